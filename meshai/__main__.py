@@ -1,0 +1,6 @@
+"""``python -m meshai`` is the ``meshai`` command."""
+
+from meshai.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Settings: the model, the loader with line numbers, and the example file."""
