@@ -1,0 +1,1 @@
+"""The database: connection, migrations, and one module of queries per table group."""
