@@ -89,7 +89,7 @@ class Database(Queries):
     async def open(cls, path: Path) -> Database:
         """Create or migrate the file and open it.
 
-        Raises DatabaseNewerError, DatabaseCorruptError, DatabaseUnavailableError, each with a sentence for the operator.
+        Raises DatabaseNewerError, DatabaseCorruptError or DatabaseUnavailableError with a sentence for the operator.
         """
         await asyncio.to_thread(prepare, path)
         with _translated():
