@@ -265,12 +265,30 @@ CREATE TABLE blocks (
 ) STRICT;
 
 -- Full-text search. The views have exactly the columns of the index: rebuild and snippet need the names to match.
+-- Scripts without spaces (Thai to Khmer, Kana, Han, Hangul) are indexed letter by letter, so that a phrase of letters finds
+-- a word; the date is tokens of its own ("2023 m05 d08"), so that a number in the text is no month.
 CREATE VIEW messages_fts_source AS
-    SELECT id, content, strftime('%Y-%m-%d', created_at, 'unixepoch') AS date, 'c' || conv_id || 'e' || epoch AS scope
+    SELECT id,
+        CASE WHEN content GLOB '*[฀-໿က-႟ក-៿぀-ヿ㐀-䶿一-鿿가-힣豈-﫿𠀀-𱍏]*' THEN (
+            WITH RECURSIVE letters (at, letter) AS (
+                SELECT 1, substr(content, 1, 1)
+                UNION ALL
+                SELECT at + 1, substr(content, at + 1, 1) FROM letters WHERE at < length(content)
+            )
+            SELECT group_concat(
+                CASE WHEN letter GLOB '[฀-໿က-႟ក-៿぀-ヿ㐀-䶿一-鿿가-힣豈-﫿𠀀-𱍏]' THEN ' ' || letter || ' ' ELSE letter END, ''
+            ) FROM letters
+        ) ELSE content END AS content,
+        strftime('%Y m%m d%d', created_at, 'unixepoch') AS date,
+        'c' || conv_id || 'e' || epoch AS scope
     FROM messages WHERE role <> 'notice' AND is_command = 0;
 CREATE VIRTUAL TABLE messages_fts USING fts5 (
-    content, date, scope, content = 'messages_fts_source', content_rowid = 'id', tokenize = 'porter unicode61'
+    content, date, scope, content = 'messages_fts_source', content_rowid = 'id',
+    tokenize = 'porter unicode61 remove_diacritics 2'
 );
+-- How many messages hold a word, for choosing the rare ones first; it has no content of its own.
+CREATE VIRTUAL TABLE messages_words USING fts5vocab (messages_fts, 'row');
+CREATE INDEX messages_by_name ON messages (conv_id, epoch, sender_name);
 CREATE TRIGGER messages_fts_insert AFTER INSERT ON messages WHEN new.role <> 'notice' AND new.is_command = 0 BEGIN
     INSERT INTO messages_fts (rowid, content, date, scope)
         SELECT id, content, date, scope FROM messages_fts_source WHERE id = new.id;

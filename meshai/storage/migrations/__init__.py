@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from importlib import resources
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """What this program reads and writes."""
 
 
