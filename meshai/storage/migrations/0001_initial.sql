@@ -189,6 +189,7 @@ CREATE TABLE outbound (
     total INTEGER NOT NULL,                      -- 0 while the answer is still being written
     reply_id INTEGER,
     content TEXT NOT NULL,
+    text_from INTEGER NOT NULL DEFAULT 0,        -- where its text begins in answers.text: held parts are cut again
     state TEXT NOT NULL DEFAULT 'queued'
         CHECK (state IN ('queued', 'sent', 'relayed', 'delivered', 'failed', 'expired', 'held')),
     priority INTEGER NOT NULL DEFAULT 1,         -- 0 command reply, 1 answer, 2 held answer, 3 tapback
