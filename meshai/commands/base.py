@@ -1,0 +1,94 @@
+"""What a command is. One module a command; ``registry.py`` lists them.
+
+A command's effect, its reply in the outbox and the question's state are one transaction (DESIGN §3), so ``run``
+awaits nothing but that transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from meshai.clock import Clock
+from meshai.config.model import Settings
+from meshai.identity import Person
+from meshai.inbox import Question
+from meshai.storage.database import Transaction
+
+if TYPE_CHECKING:
+    from meshai.delivery.outbox import Outbox
+    from meshai.llm.base import ChatModel
+    from meshai.memory.memory import Memory
+    from meshai.radio.link import RadioLink
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What commands work with."""
+
+    settings: Callable[[], Settings]
+    clock: Clock
+    link: RadioLink
+    model: ChatModel
+    memory: Memory
+    outbox: Outbox
+    queue_length: Callable[[], int]
+    airtime_percent: Callable[[], float]
+    started_at: float  # monotonic
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One use of a command."""
+
+    question: Question
+    argument: str
+    now: float
+    services: Services
+    stopped: bool = False  # an answer in progress was stopped for this call
+
+    @property
+    def person(self) -> Person:
+        """Who called."""
+        return self.question.person
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One short text for the caller."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The command has put its packets into the outbox itself, as this answer."""
+
+    answer_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Ask the model to go on with its cut answer: the caller's question becomes chat."""
+
+    answer_id: int
+
+
+Outcome = Reply | Sent | Continue
+
+
+class Command(Protocol):
+    """A ``!command``."""
+
+    name: ClassVar[str]
+    aliases: ClassVar[tuple[str, ...]]
+    usage: ClassVar[str]  # the argument, as shown by !help: "[command]"
+    summary: ClassVar[str]  # a few words, for the reference
+    help: ClassVar[str]  # what !help NAME answers; one packet
+    stops_answer: ClassVar[bool]  # the person's answer in progress is stopped first
+    needs_memory: ClassVar[bool]  # not for people without a conversation
+
+    async def run(self, call: Call, tx: Transaction) -> Outcome:
+        """Do it inside ``tx``."""
+        ...

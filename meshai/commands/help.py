@@ -1,0 +1,32 @@
+"""``!help [command]``."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from meshai.commands.base import Call, Outcome, Reply
+from meshai.storage.database import Transaction
+
+
+class Help:
+    """Names the commands, or explains one."""
+
+    name: ClassVar[str] = "help"
+    aliases: ClassVar[tuple[str, ...]] = ("h", "?")
+    usage: ClassVar[str] = "[command]"
+    summary: ClassVar[str] = "lists the commands, or explains one"
+    help: ClassVar[str] = "help [command] lists the commands, or explains one of them."
+    stops_answer: ClassVar[bool] = False
+    needs_memory: ClassVar[bool] = False
+
+    async def run(self, call: Call, tx: Transaction) -> Outcome:
+        """Answer from the registry."""
+        from meshai.commands import registry  # the registry imports this module
+
+        word = call.argument.split()[0].lower().removeprefix("!") if call.argument else ""
+        command = registry.find(word)
+        if command is not None:
+            return Reply(command.help)
+        names = " ".join(f"!{command.name}" for command in registry.COMMANDS if command.name != self.name)
+        unknown = f"No command {word[:20]}. " if word else ""
+        return Reply(f"{unknown}Just ask me anything. Commands: {names}. More on one: !help reset")

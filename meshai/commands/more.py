@@ -1,0 +1,32 @@
+"""``!more``: the rest of the last answer."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from meshai.commands.base import Call, Continue, Outcome, Reply, Sent
+from meshai.commands.target import address
+from meshai.storage.database import Transaction
+
+
+class More:
+    """Sends what waits; where the model itself was cut, asks it to go on."""
+
+    name: ClassVar[str] = "more"
+    aliases: ClassVar[tuple[str, ...]] = ()
+    usage: ClassVar[str] = ""
+    summary: ClassVar[str] = "the rest of the last answer"
+    help: ClassVar[str] = "more sends the rest of my last long answer."
+    stops_answer: ClassVar[bool] = False
+    needs_memory: ClassVar[bool] = False
+
+    async def run(self, call: Call, tx: Transaction) -> Outcome:
+        """Stored text first; no model call for it."""
+        outbox = call.services.outbox
+        sent = await outbox.more(tx, address(call.question), inbound_id=call.question.inbound_id)
+        if sent is not None:
+            return Sent(sent.answer_id)
+        cut = await outbox.truncated_answer(tx, address(call.question))
+        if cut is not None:
+            return Continue(cut)
+        return Reply("There is nothing more to send.")

@@ -1,0 +1,46 @@
+"""``!ping``: a link report, of the packet just received and of what arrived at the caller so far."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from meshai.commands.base import Call, Outcome, Reply
+from meshai.storage import nodes
+from meshai.storage.database import Transaction
+
+
+class Ping:
+    """Signal, hops, and how well the bot reaches the caller."""
+
+    name: ClassVar[str] = "ping"
+    aliases: ClassVar[tuple[str, ...]] = ()
+    usage: ClassVar[str] = ""
+    summary: ClassVar[str] = "signal, hops, how well the bot reaches you"
+    help: ClassVar[str] = (
+        "ping reports how your message reached me: hops, SNR and RSSI of the last hop; and how many of my parts "
+        "your node has confirmed."
+    )
+    stops_answer: ClassVar[bool] = False
+    needs_memory: ClassVar[bool] = False
+
+    async def run(self, call: Call, tx: Transaction) -> Outcome:
+        """Report the question's own packet."""
+        question = call.question
+        facts = [_distance(question.hops)]
+        if question.snr is not None:
+            facts.append(f"SNR {question.snr:g} dB")
+        if question.rssi is not None:
+            facts.append(f"RSSI {question.rssi} dBm")
+        report = f"pong: heard you {', '.join(facts)}."
+        node = await nodes.get(tx, call.person.node_id)
+        if node is not None and node.parts_sent:
+            report += f" To you: {node.parts_delivered}/{node.parts_sent} parts delivered."
+        return Reply(report)
+
+
+def _distance(hops: int | None) -> str:
+    if hops is None:
+        return "over an unknown number of hops"
+    if hops == 0:
+        return "directly"
+    return f"over {hops} hop{'s' if hops > 1 else ''}"

@@ -1,0 +1,129 @@
+"""The control socket: how ``meshai status`` and every subcommand that writes talk to the running daemon.
+
+One JSON object a line over a UNIX socket of mode 0660: ``{"call": NAME, "args": {…}}`` is answered with
+``{"ok": true, "result": …}`` or ``{"ok": false, "error": "one sentence", "exit_code": N}``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from meshai.errors import CheckFailedError, MeshAIError, MissingError, UsageError
+
+log = logging.getLogger(__name__)
+
+MAX_REQUEST_BYTES = 64 * 1024
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+IDLE_TIMEOUT_S = 30.0
+
+Handler = Callable[[Mapping[str, Any]], Awaitable[object]]
+
+
+class ControlServer:
+    """Answers calls on a socket file; runs on the daemon's loop."""
+
+    def __init__(self, path: Path, handlers: Mapping[str, Handler]) -> None:
+        self.path = path
+        self._handlers = handlers
+        self._server: asyncio.Server | None = None
+        self._clients: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Listen. A socket file that a killed daemon left behind is replaced: the caller holds the database's lock."""
+        if len(os.fsencode(self.path)) > 107:  # sun_path, unix(7)
+            raise MissingError(f"the path of the control socket is too long: {self.path}")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.unlink(missing_ok=True)
+        before = os.umask(0o117)
+        try:
+            self._server = await asyncio.start_unix_server(self._client, path=self.path, limit=MAX_REQUEST_BYTES)
+        finally:
+            os.umask(before)
+
+    async def stop(self) -> None:
+        """Close the socket and remove its file."""
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._clients):
+            task.cancel()
+        self.path.unlink(missing_ok=True)
+
+    async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._clients.add(task)
+        try:
+            while True:
+                async with asyncio.timeout(IDLE_TIMEOUT_S):
+                    line = await reader.readline()
+                if not line:
+                    break
+                writer.write(json.dumps(await self._answer(line), default=str).encode() + b"\n")
+                await writer.drain()
+        except (ValueError, OSError, TimeoutError):  # an overlong line, a client that went away or says nothing
+            pass
+        finally:
+            self._clients.discard(task)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _answer(self, line: bytes) -> dict[str, object]:
+        try:
+            request = json.loads(line)
+            handler = self._handlers[request["call"]]
+            args = request.get("args") or {}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return {"ok": False, "error": "the daemon does not know this call", "exit_code": UsageError.exit_code}
+        try:
+            return {"ok": True, "result": await handler(args)}
+        except MeshAIError as error:
+            return {"ok": False, "error": str(error), "exit_code": error.exit_code}
+        except Exception:  # a bug in one handler must not end the daemon's control socket
+            log.exception("control call %r failed", request["call"])
+            return {"ok": False, "error": "the daemon failed on this call; see its log", "exit_code": 70}
+
+
+def call(path: Path, name: str, args: Mapping[str, object] | None = None, *, timeout_s: float = 10.0) -> Any:  # noqa: ANN401 - JSON
+    """Ask the running daemon; blocking.
+
+    Raises MissingError when none runs or it does not answer in time, else the daemon's own refusal.
+    """
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            client.settimeout(timeout_s)
+            client.connect(os.fspath(path))
+            client.sendall(json.dumps({"call": name, "args": dict(args or {})}).encode() + b"\n")
+            answer = json.loads(_read_line(client))
+    except (FileNotFoundError, ConnectionRefusedError):
+        raise MissingError(f"no daemon is running here (no answer on {path}): start it with: meshai run") from None
+    except PermissionError:
+        raise MissingError(f"no permission for {path}: try again with sudo, or as the daemon's user") from None
+    except TimeoutError:
+        raise MissingError(f"the daemon did not answer within {timeout_s:g} s: it is starting or hangs") from None
+    except (OSError, ValueError) as error:
+        raise MissingError(f"the daemon's answer on {path} broke off: {error}") from None
+    if answer.get("ok"):
+        return answer.get("result")
+    kinds = {UsageError.exit_code: UsageError, MissingError.exit_code: MissingError}
+    raise kinds.get(answer.get("exit_code"), CheckFailedError)(answer.get("error", "the daemon refused"))
+
+
+def _read_line(client: socket.socket) -> bytes:
+    data = bytearray()
+    while not data.endswith(b"\n"):
+        chunk = client.recv(65536)
+        if not chunk:
+            raise ValueError("connection closed")
+        data += chunk
+        if len(data) > MAX_ANSWER_BYTES:
+            raise ValueError("too long")
+    return bytes(data)

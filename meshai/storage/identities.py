@@ -1,0 +1,64 @@
+"""Queries on ``identities``: which public key belongs to which node and conversation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from meshai.storage.database import Queries, Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityRow:
+    """One row of ``identities``."""
+
+    node_id: str
+    public_key: bytes
+    conv_id: int
+    first_seen: float
+    accepted_at: float | None
+    revoked_at: float | None
+
+
+_COLUMNS = ", ".join(IdentityRow.__dataclass_fields__)
+
+
+async def of_node(q: Queries, node_id: str) -> list[IdentityRow]:
+    """Every key a node has shown, the first seen first."""
+    rows = await q.fetch_all(
+        f"SELECT {_COLUMNS} FROM identities WHERE node_id = ? ORDER BY rowid",  # noqa: S608 - constant
+        (node_id,),
+    )
+    return [IdentityRow(*row) for row in rows]
+
+
+async def every(q: Queries) -> list[IdentityRow]:
+    """Every key of every node."""
+    rows = await q.fetch_all(f"SELECT {_COLUMNS} FROM identities ORDER BY node_id, rowid")  # noqa: S608 - constant
+    return [IdentityRow(*row) for row in rows]
+
+
+async def insert(tx: Transaction, node_id: str, public_key: bytes, conv_id: int, *, now: float) -> None:
+    """Store a key at its first sight."""
+    await tx.execute(
+        "INSERT INTO identities (node_id, public_key, conv_id, first_seen) VALUES (?, ?, ?, ?)",
+        (node_id, public_key, conv_id, now),
+    )
+
+
+async def point_to(tx: Transaction, node_id: str, public_key: bytes, conv_id: int) -> None:
+    """Give a key another conversation."""
+    await tx.execute(
+        "UPDATE identities SET conv_id = ? WHERE node_id = ? AND public_key = ?", (conv_id, node_id, public_key)
+    )
+
+
+async def accept(tx: Transaction, node_id: str, public_key: bytes, *, now: float) -> None:
+    """The operator vouches for this key; every other key of the node is revoked."""
+    await tx.execute(
+        "UPDATE identities SET revoked_at = ? WHERE node_id = ? AND public_key <> ? AND revoked_at IS NULL",
+        (now, node_id, public_key),
+    )
+    await tx.execute(
+        "UPDATE identities SET accepted_at = ?, revoked_at = NULL WHERE node_id = ? AND public_key = ?",
+        (now, node_id, public_key),
+    )
