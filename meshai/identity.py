@@ -145,9 +145,7 @@ async def _by_number(tx: Transaction, node_id: str, *, known_keys: bool, now: fl
     return Person(node_id, None, conversation.id, Standing.NUMBER, name)
 
 
-async def _first_sight(
-    tx: Transaction, node_id: str, public_key: bytes, *, is_second: bool, now: float
-) -> IdentityRow:
+async def _first_sight(tx: Transaction, node_id: str, public_key: bytes, *, is_second: bool, now: float) -> IdentityRow:
     taken = await conversations.by_key(tx, conversations.dm_key(node_id)) is not None
     key = conversations.dm_key(node_id, public_key, second=is_second or taken)
     conversation = await conversations.get_or_create(tx, key, kind="dm", node_id=node_id, now=now)
@@ -170,6 +168,4 @@ async def _apart_from_successor(
     key = conversations.dm_key(row.node_id, row.public_key, second=True)
     conversation = await conversations.get_or_create(tx, key, kind="dm", node_id=row.node_id, now=now)
     await identities.point_to(tx, row.node_id, row.public_key, conversation.id)
-    return IdentityRow(
-        row.node_id, row.public_key, conversation.id, row.first_seen, row.accepted_at, row.revoked_at
-    )
+    return IdentityRow(row.node_id, row.public_key, conversation.id, row.first_seen, row.accepted_at, row.revoked_at)

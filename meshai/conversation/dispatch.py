@@ -18,7 +18,9 @@ from meshai.storage.database import Database, Transaction
 log = logging.getLogger(__name__)
 
 HINT_EVERY_S = 600.0
-NO_MEMORY = "Your node did not authenticate this message, so I have no memory of you. Ask without it, or check your node's key."
+NO_MEMORY = (
+    "Your node did not authenticate this message, so I have no memory of you. Ask without it, or check your node's key."
+)
 
 
 class Dispatcher:
@@ -78,9 +80,7 @@ class Dispatcher:
         )
         await inbound.set_state(tx, question.inbound_id, state, now=now, answer_id=committed.answer_id)
 
-    async def _run(
-        self, tx: Transaction, command: Command | None, question: Question, *, stopped: bool
-    ) -> int | None:
+    async def _run(self, tx: Transaction, command: Command | None, question: Question, *, stopped: bool) -> int | None:
         now = self._services.clock.now()
         if command is None:
             await self._hint(tx, question, now)

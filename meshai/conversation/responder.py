@@ -60,7 +60,9 @@ def lane_key(question: Question) -> LaneKey:
 class Responder:
     """The queue in front of the model."""
 
-    def __init__(self, answer: Callable[[Turn], Awaitable[None]], *, parallel: int, max_waiting: Callable[[], int]) -> None:
+    def __init__(
+        self, answer: Callable[[Turn], Awaitable[None]], *, parallel: int, max_waiting: Callable[[], int]
+    ) -> None:
         """``answer`` makes and commits one answer; it may be cancelled and called again with the same turn."""
         self._answer = answer
         self._parallel = parallel
