@@ -28,6 +28,7 @@ class About:
         if model.is_offline:
             words = "stay here; no language model is connected"
         return Reply(
-            f"MeshAI {__version__}, a chatbot{f' run by {owner}' if owner else ''}. I may be wrong; not for emergencies. "
+            f"MeshAI {__version__}, a chatbot{f' run by {owner}' if owner else ''}. I may be wrong; not for "
+            "emergencies. "
             f"Chats are stored on my owner's computer and {words}."
         )

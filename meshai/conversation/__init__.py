@@ -1,0 +1,1 @@
+"""Who gets an answer, and what it is: router, throttle, responder, exchange."""

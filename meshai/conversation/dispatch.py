@@ -32,7 +32,7 @@ class Dispatcher:
         self._responder = responder
 
     async def run(self, question: Question) -> None:
-        """Answer a ``!word``; an unknown one gets a hint in a DM, at most every ten minutes, and silence on a channel."""
+        """Answer a ``!word``; an unknown one gets a hint now and then in a DM, and silence on a channel."""
         command = find(question.route.word)
         stopped = False
         if command is not None and command.stops_answer:

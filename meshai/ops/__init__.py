@@ -1,0 +1,1 @@
+"""Running as a service: notify, log, lock, control socket."""

@@ -25,7 +25,7 @@ _COLUMNS = ", ".join(IdentityRow.__dataclass_fields__)
 async def of_node(q: Queries, node_id: str) -> list[IdentityRow]:
     """Every key a node has shown, the first seen first."""
     rows = await q.fetch_all(
-        f"SELECT {_COLUMNS} FROM identities WHERE node_id = ? ORDER BY rowid",  # noqa: S608 - constant
+        f"SELECT {_COLUMNS} FROM identities WHERE node_id = ? ORDER BY rowid",
         (node_id,),
     )
     return [IdentityRow(*row) for row in rows]
@@ -33,7 +33,7 @@ async def of_node(q: Queries, node_id: str) -> list[IdentityRow]:
 
 async def every(q: Queries) -> list[IdentityRow]:
     """Every key of every node."""
-    rows = await q.fetch_all(f"SELECT {_COLUMNS} FROM identities ORDER BY node_id, rowid")  # noqa: S608 - constant
+    rows = await q.fetch_all(f"SELECT {_COLUMNS} FROM identities ORDER BY node_id, rowid")
     return [IdentityRow(*row) for row in rows]
 
 

@@ -31,13 +31,13 @@ _COLUMNS = ", ".join(NodeRow.__dataclass_fields__)
 
 async def get(q: Queries, node_id: str) -> NodeRow | None:
     """The node's row, None before it was first heard."""
-    row = await q.fetch_one(f"SELECT {_COLUMNS} FROM nodes WHERE node_id = ?", (node_id,))  # noqa: S608 - constant
+    row = await q.fetch_one(f"SELECT {_COLUMNS} FROM nodes WHERE node_id = ?", (node_id,))
     return NodeRow(*row) if row else None
 
 
 async def every(q: Queries) -> list[NodeRow]:
     """All nodes, the latest heard first."""
-    rows = await q.fetch_all(f"SELECT {_COLUMNS} FROM nodes ORDER BY last_heard DESC, node_id")  # noqa: S608 - constant
+    rows = await q.fetch_all(f"SELECT {_COLUMNS} FROM nodes ORDER BY last_heard DESC, node_id")
     return [NodeRow(*row) for row in rows]
 
 
