@@ -19,7 +19,8 @@
     │   ├── ModelRateLimitError    429: carries ``retry_after_s``
     │   ├── ModelRequestError      400/404: the request or the endpoint is wrong
     │   │   └── ContextTooLongError    the prompt does not fit; carries ``context_tokens``
-    │   └── EmptyAnswerError       nothing to say, or only thinking
+    │   ├── EmptyAnswerError       nothing to say, or only thinking
+    │   └── PreemptedError         a background call gave its slot to a waiting reply: try later, not a failed attempt
     └── StorageError               the database
         ├── DatabaseNewerError     written by a newer program                          exit 3
         ├── DatabaseCorruptError   fails its integrity check
@@ -161,6 +162,10 @@ class EmptyAnswerError(ModelError):
     def __init__(self, message: str = "empty answer", *, only_thinking: bool = False) -> None:
         self.only_thinking = only_thinking
         super().__init__(message)
+
+
+class PreemptedError(ModelError):
+    """A background call gave its slot to a waiting reply (``llm.parallel``): not an attempt that failed, try later."""
 
 
 class StorageError(MeshAIError):

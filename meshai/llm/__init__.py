@@ -1,0 +1,1 @@
+"""The language model: client, failover, offline answerer, scripted server. Heavy imports are late."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, Protocol
@@ -39,6 +39,8 @@ class ChatRequest:
     question: str = ""  # the person's own words, for answerers that search instead of generating
     conv_id: int = 0  # the conversation asked about; 0: none
     deadline_s: float = 180.0  # for the whole request, every endpoint and retry included (DESIGN §3)
+    inbound_id: int = 0  # the stored question this answers; 0: none. Only passed on to the CallRecord
+    tokens_est: int = 0  # what the caller thinks the prompt has; only passed on to the CallRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,57 @@ class Completion:
 
     text: str
     finish: Finish
+
+
+class Outcome(StrEnum):
+    """How a call ended, as ``llm_calls.outcome``."""
+
+    OK = "ok"
+    TRUNCATED = "truncated"  # ran into the token limit
+    EMPTY = "empty"
+    ONLY_THINKING = "only_thinking"
+    UNAVAILABLE = "unavailable"
+    TIMEOUT = "timeout"
+    KEY = "key"
+    RATE_LIMIT = "rate_limit"
+    REQUEST = "request"
+    CONTEXT = "context"
+    CANCELLED = "cancelled"
+    PREEMPTED = "preempted"
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One call of one endpoint, its retries included; ``started_at`` is wall time. The row of ``llm_calls``."""
+
+    purpose: Purpose
+    endpoint: str
+    model: str
+    outcome: Outcome
+    request: ChatRequest = field(repr=False)
+    usage: Usage = field(default_factory=Usage)
+    first_token_ms: int = 0  # 0: no visible text came
+    ms: int = 0
+    requests: int = 1  # HTTP requests it took
+    started_at: float = 0.0
+    detail: str = ""  # the error's text; never a key
+
+
+OnCall = Callable[[CallRecord], None]
+"""Told of every finished or failed call, on the event loop; must not block. What it raises is logged and dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """One of a person's own earlier messages. ``date``: seconds since 1970, 0 when unknown; ``who``: who wrote it."""
+
+    date: float
+    who: str
+    text: str
+
+
+Recall = Callable[[int, str], Awaitable[list[Recalled]]]
+"""``recall(conv_id, question)``: messages of that conversation that fit the question, best first."""
 
 
 class ChatModel(Protocol):
