@@ -1,0 +1,1 @@
+"""The radio room: the only one that imports meshtastic, pubsub or serial."""

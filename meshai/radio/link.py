@@ -237,12 +237,24 @@ class RadioLink(Protocol):
         """
         ...
 
+    async def set_favourite(self, num: int) -> None:
+        """Keep a node in the radio's database so that its key is not evicted; raises LinkDownError."""
+        ...
+
+    async def remove_node(self, num: int) -> None:
+        """Make the radio forget a node and its key; raises LinkDownError."""
+        ...
+
     def peer(self, num: int) -> Peer | None:
         """What the own node knows of another node."""
         ...
 
     def telemetry(self) -> Telemetry:
         """The own node's latest channel utilisation."""
+        ...
+
+    def must_restart(self) -> str:
+        """Why only a new process can revive the link, "" while it is healthy; an absent node is healthy."""
         ...
 
     def status(self) -> dict[str, object]:
