@@ -1,0 +1,83 @@
+"""Pages for people name only what exists: files, settings, commands, subcommands; and numbers the code computes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+from support.papers import DOCS, ROOT, pages
+
+from meshai.commands.registry import COMMANDS
+from meshai.config.model import Settings
+from meshai.delivery import timing
+from meshai.radio.link import NodeInfo
+
+WORDS = {word for command in COMMANDS for word in (command.name, *command.aliases)}
+PLACEHOLDERS = {"word", "foo", "command", "wait"}
+MADE = {DOCS / "commands.md", DOCS / "configuration.md"}  # generated: their own tests compare them
+NODE_ID = re.compile(r"^[0-9a-f]{8}$")
+
+
+def all_pages():
+    return pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+
+
+@all_pages()
+def test_relative_links_lead_somewhere(page: Path):
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    gone = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    assert not gone
+
+
+@all_pages()
+def test_named_files_of_the_repository_exist(page: Path):
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r"`((?:meshai|docs|tests|systemd|benchmarks)/[\w./-]*|Makefile|config\.example\.yaml)`", text)
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@all_pages()
+def test_named_settings_exist(page: Path):
+    sections = "|".join(Settings.model_fields)
+    named = set(re.findall(rf"`({sections})\.([a-z_]+)(?:\.([a-z_]+))?", page.read_text(encoding="utf-8")))
+    unknown = []
+    for section, key, sub in named:
+        model = Settings.model_fields[section].annotation
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            entry = model.model_fields.get(key)
+            inner = entry.annotation if entry is not None else None
+            if entry is None or (sub and sub not in getattr(inner, "model_fields", {})):
+                unknown.append(f"{section}.{key}.{sub}".rstrip("."))
+    assert unknown == []
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if page not in MADE], ids=lambda page: page.name)
+def test_named_radio_commands_exist(page: Path):
+    named = set(re.findall(r"`!(\?|[a-z0-9]+)", page.read_text(encoding="utf-8")))
+    assert {name for name in named if not NODE_ID.match(name)} - WORDS - PLACEHOLDERS == set()
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/commands.md"])
+def test_every_radio_command_is_listed(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert [command.name for command in COMMANDS if f"`!{command.name}" not in text] == []
+
+
+def airtime_rows():
+    text = (DOCS / "protocol.md").read_text(encoding="utf-8")
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if re.match(r"\| (SHORT|MEDIUM|LONG)_", line)
+    ]
+
+
+@pytest.mark.parametrize("row", airtime_rows(), ids=lambda row: row[0].split()[0])
+def test_airtime_table_is_what_the_governor_computes(row):
+    bandwidth, factor, rate = (int(number) for number in row[1].split("/"))
+    node = NodeInfo(num=1, bandwidth_khz=bandwidth, spreading_factor=factor, coding_rate=rate)
+    texts = [timing.text_airtime_ms(node, size, pki=True) for size in (50, 100, 200)]
+    frames = [timing.frame_airtime_ms(node, size) for size in (255, 29)]
+    assert [int(cell) for cell in row[2:]] == pytest.approx([*texts, *frames], abs=1)  # the code rounds up
