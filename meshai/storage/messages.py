@@ -133,6 +133,16 @@ async def newest(q: Queries, conv_id: int, from_seq: int, *, limit: int) -> list
     return [_message(row) for row in reversed(rows)]
 
 
+async def newest_before(q: Queries, conv_id: int, seq: int, first_seq: int, *, limit: int) -> list[StoredMessage]:
+    """The newest ``limit`` talk rows with first_seq <= seq < ``seq``, oldest first."""
+    rows = await q.fetch_all(
+        f"SELECT {_COLUMNS} FROM messages WHERE conv_id = ? AND seq >= ? AND seq < ? AND {IS_TALK}"
+        " ORDER BY seq DESC LIMIT ?",
+        (conv_id, first_seq, seq, limit),
+    )
+    return [_message(row) for row in reversed(rows)]
+
+
 async def page(q: Queries, conv_id: int, *, before_seq: int | None = None, limit: int = 50) -> list[StoredMessage]:
     """Everything archived, commands and notices and earlier epochs too, newest page first; each page oldest first."""
     rows = await q.fetch_all(
