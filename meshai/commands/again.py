@@ -28,7 +28,7 @@ class Again:
             if not (word.isascii() and word.isdigit() and 1 <= int(word[:4]) <= 99):
                 return Reply("Which part? For example: again 2 (with ! in front).")
             part = int(word[:4])
-        sent = await call.services.outbox.again(tx, address(call.question), part, inbound_id=call.question.inbound_id)
+        sent = await call.services.outbox.again(tx, address(call.question), part)
         if sent is not None:
             return Sent(sent.answer_id)
         return Reply("I have no such part to send again." if part else "I have nothing to send again.")

@@ -28,5 +28,5 @@ class More:
             return Sent(sent.answer_id)
         cut = await outbox.truncated_answer(tx, address(call.question))
         if cut is not None:
-            return Continue(cut)
+            return Continue(cut.id)
         return Reply("There is nothing more to send.")

@@ -7,12 +7,11 @@ from dataclasses import replace
 
 from meshai.commands.base import Call, Command, Continue, Reply, Sent, Services
 from meshai.commands.registry import find
-from meshai.commands.target import address
+from meshai.conversation.notices import Notices
 from meshai.conversation.responder import Responder
 from meshai.conversation.router import Route, RouteKind
-from meshai.delivery.outbox import Answer
 from meshai.inbox import Question
-from meshai.storage import inbound, messages, nodes
+from meshai.storage import inbound, nodes
 from meshai.storage.database import Database, Transaction
 
 log = logging.getLogger(__name__)
@@ -26,10 +25,11 @@ NO_MEMORY = (
 class Dispatcher:
     """Commands from people."""
 
-    def __init__(self, db: Database, services: Services, responder: Responder) -> None:
+    def __init__(self, db: Database, services: Services, responder: Responder, notices: Notices) -> None:
         self._db = db
         self._services = services
         self._responder = responder
+        self._notices = notices
 
     async def run(self, question: Question) -> None:
         """Answer a ``!word``; an unknown one gets a hint now and then in a DM, and silence on a channel."""
@@ -41,44 +41,11 @@ class Dispatcher:
             await self._db.transaction(lambda tx: self._ignore(tx, dropped))
         continued = await self._db.transaction(lambda tx: self._run(tx, command, question, stopped=stopped))
         if continued is not None and not self._responder.submit(question, continues=continued):
-            await self.reply(question, "I am busy. Please try !more again in a minute.")
+            await self._notices.once(question, "busy", "I am busy. Please try again in a minute.")
 
     async def more(self, question: Question) -> None:
         """What ``!more`` does, asked by a tapback."""
         await self.run(replace(question, route=Route(RouteKind.COMMAND, "", "more")))
-
-    async def reply(self, question: Question, text: str, *, kind: str = "notice", state: str = "answered") -> None:
-        """One short text that is no model's answer, committed with the question's state."""
-        await self._db.transaction(lambda tx: self.reply_in(tx, question, text, kind=kind, state=state))
-
-    async def reply_in(
-        self, tx: Transaction, question: Question, text: str, *, kind: str = "notice", state: str = "answered"
-    ) -> None:
-        """``reply`` inside a transaction; the text is archived as a notice, which no model ever sees."""
-        now = self._services.clock.now()
-        message_id = None
-        if question.person.conv_id is not None:
-            stored = await messages.append(
-                tx, question.person.conv_id, role="notice", content=text, now=now, reply_to=question.message_id,
-                is_command=kind == "command",
-            )  # fmt: skip
-            message_id = stored.id
-        committed = await self._services.outbox.commit(
-            tx,
-            Answer(
-                to=address(question),
-                text=text,
-                kind=kind,
-                conv_id=question.person.conv_id,
-                inbound_id=question.inbound_id,
-                reply_id=question.packet_id,
-                hops_used=question.hops,
-                asked_at=question.received_at,
-                max_parts=1,
-                message_id=message_id,
-            ),
-        )
-        await inbound.set_state(tx, question.inbound_id, state, now=now, answer_id=committed.answer_id)
 
     async def _run(self, tx: Transaction, command: Command | None, question: Question, *, stopped: bool) -> int | None:
         now = self._services.clock.now()
@@ -86,13 +53,13 @@ class Dispatcher:
             await self._hint(tx, question, now)
             return None
         if command.needs_memory and not question.person.has_memory:
-            await self.reply_in(tx, question, NO_MEMORY, kind="command")
+            await self._notices.settle(tx, question, NO_MEMORY, kind="command")
             return None
         call = Call(question, question.route.text, now, self._services, stopped=stopped)
         outcome = await command.run(call, tx)
         match outcome:
             case Reply(text):
-                await self.reply_in(tx, question, text, kind="command")
+                await self._notices.settle(tx, question, text, kind="command")
             case Sent(answer_id):
                 await inbound.set_state(tx, question.inbound_id, "answered", now=now, answer_id=answer_id)
             case Continue(answer_id):
@@ -108,7 +75,9 @@ class Dispatcher:
         if silent:
             await inbound.set_state(tx, question.inbound_id, "ignored", now=now, reason="unknown command")
             return
-        await self.reply_in(tx, question, f"I do not know !{question.route.word[:20]}. Try !help.", kind="command")
+        await self._notices.settle(
+            tx, question, f"I do not know !{question.route.word[:20]}. Try !help.", kind="command"
+        )
 
     async def _ignore(self, tx: Transaction, dropped: list[Question]) -> None:
         for question in dropped:

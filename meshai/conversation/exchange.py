@@ -1,5 +1,7 @@
-"""One answer, from the stored question to committed packets. Every failure the person can notice is said in one
-short packet; nothing canned is stored as conversation (DESIGN §3 Failures).
+"""One answer, from the stored question to committed packets.
+
+Every failure the person can notice is said in one short packet; nothing canned is stored as conversation
+(DESIGN §3 Failures).
 """
 
 from __future__ import annotations
@@ -7,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import cast
 
 from meshai.clock import Clock
 from meshai.commands.target import address
@@ -17,14 +20,16 @@ from meshai.config.model import Settings
 from meshai.conversation import persona
 from meshai.conversation.disclosure import Disclosure
 from meshai.conversation.distress import is_distress
+from meshai.conversation.notices import Notices
 from meshai.conversation.responder import Turn
-from meshai.delivery.outbox import Answer, Outbox
-from meshai.delivery.plain import to_plain
+from meshai.delivery import writer as answer_writer
+from meshai.delivery.governor import Allowance, Governor
+from meshai.delivery.outbox import Answer, Committed, Outbox
 from meshai.delivery.writer import AnswerWriter
-from meshai.errors import ContextTooLongError, EmptyAnswerError, ModelError
-from meshai.llm.base import ChatModel, ChatRequest, Finish
+from meshai.errors import ContextTooLongError, ModelError
+from meshai.llm.base import ChatModel, ChatRequest, Delta, Finish
 from meshai.memory.memory import Ask, Memory, Prompt
-from meshai.storage import conversations, inbound, messages
+from meshai.storage import answers, conversations, inbound, messages, outbound
 from meshai.storage.database import Database, Transaction
 
 log = logging.getLogger(__name__)
@@ -33,6 +38,10 @@ DEADLINE_S = 180.0
 """A question has so long in all, endpoints and retries included (DESIGN §3 Times)."""
 THINKING = "👀"
 CONTINUE = "Go on with your last answer exactly where it broke off. Do not repeat anything."
+BYTES_PER_TOKEN = 3
+"""Fewer than any script needs on average: an answer of full length is never cut by its own token limit."""
+REPLY_SPARE_TOKENS = 20
+QUOTE_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,7 @@ class Plan:
 
     parts: int
     max_tokens: int
+    deadline: float  # monotonic
 
 
 class Exchange:
@@ -55,16 +65,17 @@ class Exchange:
         memory: Memory,
         model: ChatModel,
         outbox: Outbox,
-        allowed_parts: Callable[[int | None, float | None], int],
+        governor: Governor,
+        notices: Notices,
     ) -> None:
-        """``allowed_parts`` tells from hops and SNR how many packets an answer may have now (the governor)."""
         self._db = db
         self._settings = settings
         self._clock = clock
         self._memory = memory
         self._model = model
         self._outbox = outbox
-        self._allowed_parts = allowed_parts
+        self._governor = governor
+        self._notices = notices
         self._disclosure = Disclosure(settings, model)
 
     async def answer(self, turn: Turn) -> None:
@@ -74,24 +85,245 @@ class Exchange:
         wait_s = self._settings().reply.burst_wait_s
         if wait_s:
             await self._clock.sleep(wait_s)
+        allowance = await self._allowance(turn)
+        if allowance.parts == 0 and turn.resumes is None:
+            await self._notices.budget_spent(turn, allowance.again_in_s)
+            return
         nod = asyncio.get_running_loop().create_task(self._nod(turn))
         try:
-            await self._ask(turn)
+            with self._memory.answering():
+                await self._ask(turn, self._plan(allowance))
         except ModelError as error:
             log.warning("no answer for %s: %s", turn.last.person.node_id, error)
-            await self._fail(turn, error)
+            await self._notices.model_failed(turn, error)
         finally:
             nod.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await nod
 
-    async def _ask(self, turn: Turn) -> None:
-        plan = self._plan(turn)
-        started = self._clock.monotonic()
+    async def _begin(self, tx: Transaction, turn: Turn) -> None:
+        for question in turn.questions:
+            await inbound.set_state(tx, question.inbound_id, "answering", now=self._clock.now())
+
+    async def _distress(self, turn: Turn) -> None:
+        bot = self._settings().bot
+        if not turn.warned and any(is_distress(question.route.text, bot.distress_words) for question in turn.questions):
+            turn.warned = True
+            await self._notices.distress(turn.last, bot.distress_text)
+
+    async def _nod(self, turn: Turn) -> None:
+        """One tapback on a question whose answer is slow: the person knows it was heard."""
+        after_s = self._settings().reply.thinking_after_s
+        if not after_s or turn.nodded or turn.last.channel is not None:
+            return
+        await self._clock.sleep(after_s)
+        if turn.settled:
+            return
+        turn.nodded = True
+        question = turn.last
+        answer = Answer(
+            address(question),
+            THINKING,
+            "tapback",
+            question.person.conv_id,
+            question.inbound_id,
+            question.packet_id,
+            question.hops,
+        )
+        await self._db.transaction(lambda tx: self._outbox.tapback(tx, answer))
+
+    async def _allowance(self, turn: Turn) -> Allowance:
+        if turn.last.channel is not None:
+            return Allowance(1)
+        return self._governor.allowance(
+            hops=turn.last.hops,
+            snr=turn.last.snr,
+            max_parts=self._settings().reply.max_parts,
+            queued_ms=await outbound.queued_airtime_ms(self._db),
+        )
+
+    def _plan(self, allowance: Allowance) -> Plan:
+        settings = self._settings()
+        parts = max(1, allowance.parts)
+        max_tokens = settings.llm.max_tokens or settings.reply.max_bytes * parts // BYTES_PER_TOKEN + REPLY_SPARE_TOKENS
+        return Plan(parts, max_tokens, self._clock.monotonic() + DEADLINE_S)
+
+    async def _ask(self, turn: Turn, plan: Plan) -> None:
         try:
-            await self._attempt(turn, plan, started)
+            await self._attempt(turn, plan)
         except ContextTooLongError as error:
             if turn.settled:
                 raise
             self._memory.learn_context(self._model.label, error.context_tokens)
-            await self._attempt(turn, plan, started)
+            await self._attempt(turn, plan)
+
+    async def _attempt(self, turn: Turn, plan: Plan) -> None:
+        started = self._clock.monotonic()
+        prompt = await self._prompt(turn, plan)
+        writer = await self._writer(turn, plan)
+        try:
+            finish = await self._stream(turn, plan, prompt, writer)
+        except ModelError as error:
+            if not writer.committed:
+                raise
+            log.warning("the answer for %s broke off: %s", turn.last.person.node_id, error)
+            await self._finish(turn, writer, Finish(), note=answer_writer.BROKEN_OFF)
+            return
+        except asyncio.CancelledError:
+            if turn.stopped and writer.committed:
+                await self._db.transaction(lambda tx: self._stop(tx, turn, writer))
+            raise
+        finally:
+            if not writer.committed:
+                writer.abandon()
+        committed = await self._finish(turn, writer, finish)
+        self._log(turn, prompt, finish, committed, self._clock.monotonic() - started)
+        self._memory.learn_usage(finish.model or self._model.label, prompt.tokens_est, finish.usage)
+        if turn.last.person.conv_id is not None:
+            self._memory.note_exchange(turn.last.person.conv_id)
+
+    async def _prompt(self, turn: Turn, plan: Plan) -> Prompt:
+        settings = self._settings()
+        person = turn.last.person
+        notes = persona.notes(
+            person, now=self._clock.now(), max_bytes=settings.reply.max_bytes, parts=plan.parts
+        ) + await self._quoted(turn)
+        return await self._memory.prompt(
+            Ask(
+                conv_id=person.conv_id,
+                system=persona.system_prompt(settings),
+                notes=notes,
+                question=self._text(turn),
+                message_ids=() if turn.continues else tuple(q.message_id for q in turn.questions if q.message_id),
+                reply_tokens=plan.max_tokens,
+                context_tokens=await self._model.context_tokens(),
+                model=self._model.label,
+            )
+        )
+
+    async def _quoted(self, turn: Turn) -> tuple[str, ...]:
+        """A reply to a message of the bot puts that message in the model's view."""
+        if turn.last.reply_id is None or turn.last.person.conv_id is None:
+            return ()
+        message_id = await answers.message_of_packet(self._db, turn.last.person.node_id, turn.last.reply_id)
+        quoted = await messages.get(self._db, message_id) if message_id is not None else None
+        if quoted is None or quoted.conv_id != turn.last.person.conv_id:
+            return ()
+        return (f"replying to your message: {' '.join(quoted.content.split())[:QUOTE_CHARS]}",)
+
+    @staticmethod
+    def _text(turn: Turn) -> str:
+        if turn.continues is not None:
+            return CONTINUE
+        return "\n".join(question.route.text for question in turn.questions)
+
+    async def _writer(self, turn: Turn, plan: Plan) -> AnswerWriter:
+        if turn.resumes is not None:
+            return await answer_writer.resume(self._outbox, self._db, turn.resumes)
+        question = turn.last
+        answer = Answer(
+            to=address(question),
+            text="",
+            kind="answer" if turn.continues is None else "more",
+            conv_id=question.person.conv_id,
+            inbound_id=question.inbound_id,
+            reply_id=question.packet_id,
+            hops_used=question.hops,
+            asked_at=question.received_at,
+            max_parts=plan.parts,
+        )
+        return await answer_writer.begin(self._outbox, self._db, answer)
+
+    async def _stream(self, turn: Turn, plan: Plan, prompt: Prompt, writer: AnswerWriter) -> Finish:
+        request = ChatRequest(
+            messages=prompt.messages,
+            max_tokens=plan.max_tokens,
+            temperature=self._settings().llm.temperature,
+            question=self._text(turn),
+            conv_id=turn.last.person.conv_id or 0,
+            deadline_s=max(1.0, plan.deadline - self._clock.monotonic()),
+            inbound_id=turn.last.inbound_id,
+            tokens_est=prompt.tokens_est,
+        )
+        finish = Finish()
+        async with aclosing(cast("AsyncGenerator[Delta]", self._model.stream(request))) as deltas:
+            async for delta in deltas:
+                finish = delta.finish or finish
+                if writer.add(delta.text):
+                    turn.settled = True
+                    await self._db.transaction(writer.commit_ready)
+        return finish
+
+    async def _finish(self, turn: Turn, writer: AnswerWriter, finish: Finish, *, note: str = "") -> Committed:
+        """The last part, the assistant's row and the questions' state: one transaction."""
+        turn.settled = True
+        text = writer.close(truncated=finish.truncated)
+
+        async def body(tx: Transaction) -> Committed:
+            message_id = await self._store(tx, turn, text)
+            if turn.continues is None and not note:
+                await self._disclose(tx, turn, writer)
+            committed = await writer.finish(tx, truncated=finish.truncated, note=note, message_id=message_id)
+            await self._answered(tx, turn, committed.answer_id, "broken off" if note else "")
+            return committed
+
+        return await self._db.transaction(body)
+
+    async def _stop(self, tx: Transaction, turn: Turn, writer: AnswerWriter) -> None:
+        """What was committed before ``!stop`` is the whole answer."""
+        row = await answers.get(tx, writer.answer_id or 0)
+        if row is None or row.complete:
+            return
+        message_id = await self._store(tx, turn, row.text)
+        await writer.stop(tx, message_id=message_id)
+        await self._answered(tx, turn, row.id, "stopped")
+
+    async def _store(self, tx: Transaction, turn: Turn, text: str) -> int | None:
+        """The assistant's row; a continued answer grows instead, so that it stays one message."""
+        question = turn.last
+        if question.person.conv_id is None or not text:
+            return None
+        if turn.continues is not None:
+            cut = await answers.get(tx, turn.continues)
+            await answers.take_rest(tx, turn.continues)
+            if cut is not None and cut.message_id is not None:
+                await messages.extend(tx, cut.message_id, f" {text}")
+                return cut.message_id
+        stored = await messages.append(
+            tx,
+            question.person.conv_id,
+            role="assistant",
+            content=text,
+            now=self._clock.now(),
+            sender_name=self._settings().bot.name,
+            reply_to=question.message_id,
+        )
+        return stored.id
+
+    async def _answered(self, tx: Transaction, turn: Turn, answer_id: int, reason: str) -> None:
+        for question in turn.questions:
+            await inbound.set_state(
+                tx, question.inbound_id, "answered", now=self._clock.now(), answer_id=answer_id, reason=reason
+            )
+
+    async def _disclose(self, tx: Transaction, turn: Turn, writer: AnswerWriter) -> None:
+        """First contact: one line, only into space that the last part leaves free."""
+        conv_id = turn.last.person.conv_id
+        conversation = await conversations.get(tx, conv_id) if conv_id is not None else None
+        if conversation is None or conversation.kind != "dm" or conversation.disclosed_at is not None:
+            return
+        if writer.append_if_free(f"\n{self._disclosure.line}"):
+            await conversations.set_disclosed(tx, conversation.id, self._clock.now())
+
+    def _log(self, turn: Turn, prompt: Prompt, finish: Finish, committed: Committed, took_s: float) -> None:
+        log.info(
+            "answered %s: %d question(s), prompt %d tokens (%d cached), answer %d tokens, %s, %.1f s%s",
+            turn.last.person.node_id,
+            len(turn.questions),
+            finish.usage.prompt_tokens or prompt.tokens_est,
+            finish.usage.cached_tokens,
+            finish.usage.completion_tokens,
+            finish.endpoint or self._model.label,
+            took_s,
+            ", more waits" if committed.rest else "",
+        )

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from meshai.clock import Clock
 from meshai.config.model import Settings
 from meshai.conversation.dispatch import Dispatcher
+from meshai.conversation.notices import Notices
 from meshai.conversation.responder import Responder
 from meshai.conversation.router import RouteKind
 from meshai.conversation.throttle import HOUR_S, Throttle, Verdict
 from meshai.inbox import STALE_S, Question
-from meshai.storage import answers, inbound, nodes
-from meshai.storage.database import Database, Transaction
+from meshai.storage import answers, inbound
+from meshai.storage.database import Database
 
 log = logging.getLogger(__name__)
 
@@ -37,12 +38,14 @@ class Front:
         clock: Clock,
         dispatcher: Dispatcher,
         responder: Responder,
+        notices: Notices,
     ) -> None:
         self._db = db
         self._settings = settings
         self._clock = clock
         self._dispatcher = dispatcher
         self._responder = responder
+        self._notices = notices
         limits = settings().limits
         self._throttle = Throttle(limits.per_node_per_hour, limits.per_hour)
         self._command_throttle = Throttle(2 * limits.per_node_per_hour, 2 * limits.per_hour)
@@ -82,12 +85,12 @@ class Front:
         verdict = self._throttle.judge(question.person.node_id, question.route.text, self._clock.now())
         if verdict is Verdict.GO:
             if not self._responder.submit(question):
-                await self._notice_hourly(question, "busy", BUSY)
+                await self._notices.once(question, "busy", BUSY)
         elif verdict is Verdict.LOOP:
             log.warning("%s looks like another bot: silent towards it for 15 minutes", question.person.node_id)
             await self._ignore(question, "loop")
         else:
-            await self._notice_hourly(question, verdict.value, RATE_NOTICES[verdict])
+            await self._notices.once(question, verdict.value, RATE_NOTICES[verdict])
 
     async def _was_offline(self, question: Question) -> None:
         age = self._clock.now() - question.received_at
@@ -97,7 +100,7 @@ class Front:
         # one line for each node and absence
         asked = time.strftime("%H:%M", time.localtime(question.received_at))
         text = f"I was offline at {asked}, please ask again."
-        await self._notice_hourly(question, "offline", text, every_s=STALE_S, state="expired")
+        await self._notices.once(question, "offline", text, every_s=STALE_S, state="expired")
 
     async def _tapback(self, question: Question) -> None:
         """👍 on an answer that offers more is "more"; everything else is a gesture, not a question."""
@@ -107,18 +110,6 @@ class Front:
                 await self._dispatcher.more(question)
                 return
         await self._ignore(question, "tapback")
-
-    async def _notice_hourly(
-        self, question: Question, kind: str, text: str, *, every_s: float = HOUR_S, state: str = "ignored"
-    ) -> None:
-        async def body(tx: Transaction) -> None:
-            now = self._clock.now()
-            node_id = question.person.node_id
-            if await nodes.may_notify(tx, node_id, kind, now=now, every_s=every_s):
-                await self._dispatcher.reply_in(tx, question, text, state=state)
-            await inbound.set_state(tx, question.inbound_id, state, now=now, reason=kind)
-
-        await self._db.transaction(body)
 
     async def _ignore(self, question: Question, reason: str, *, state: str = "ignored") -> None:
         await self._db.transaction(

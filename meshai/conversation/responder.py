@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from meshai.inbox import Question
+from meshai.storage.answers import AnswerRow
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,9 @@ class Turn:
     settled: bool = False  # the first part is being committed: nothing may join or cancel it any more
     nodded: bool = False  # the "I am thinking" tapback was given
     warned: bool = False  # the distress sentence was given
+    stopped: bool = False  # cancelled for good, by !stop or !reset
     continues: int | None = None  # the cut answer this turn goes on with (!more)
+    resumes: AnswerRow | None = None  # an answer that a restart broke in the middle
 
     @property
     def last(self) -> Question:
@@ -40,7 +43,7 @@ class Turn:
     @property
     def can_join(self) -> bool:
         """Whether another question may still be answered together with these."""
-        return not self.settled and self.restarts < MAX_RESTARTS and self.continues is None
+        return not self.settled and self.restarts < MAX_RESTARTS and self.continues is None and self.resumes is None
 
 
 @dataclass(slots=True)
@@ -82,16 +85,16 @@ class Responder:
         """Answers being made now."""
         return self._running
 
-    def submit(self, question: Question, *, continues: int | None = None) -> bool:
+    def submit(self, question: Question, *, continues: int | None = None, resumes: AnswerRow | None = None) -> bool:
         """Queue a question; False when the queue is full and nothing was done."""
         key = lane_key(question)
         lane = self._lanes.setdefault(key, _Lane())
-        joined = continues is None and self._join(lane, question)
+        joined = continues is None and resumes is None and self._join(lane, question)
         if not joined:
             if self.waiting >= self._max_waiting():
                 self._forget_if_idle(key)
                 return False
-            lane.waiting.append(Turn([question], continues=continues))
+            lane.waiting.append(Turn([question], continues=continues, resumes=resumes))
         self._make_ready(key)
         self._pump()
         return True
@@ -99,7 +102,7 @@ class Responder:
     async def stop(self, question: Question) -> list[Question]:
         """End the person's answer in progress and drop what waits; returns the questions that got no answer.
 
-        An answer whose parts are already committed is left to the outbox.
+        An answer of which a part is committed ends there: the parts are the outbox's, the rest is not asked for.
         """
         lane = self._lanes.get(lane_key(question))
         if lane is None:
@@ -109,9 +112,8 @@ class Responder:
         if lane.task is not None and lane.turn is not None:
             was_settled = lane.turn.settled
             questions = list(lane.turn.questions)
-            lane.stopping = True
-            if not was_settled:
-                lane.task.cancel()
+            lane.stopping = lane.turn.stopped = True
+            lane.task.cancel()
             await asyncio.wait([lane.task])
             if not was_settled:
                 dropped = questions + dropped
