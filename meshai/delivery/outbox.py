@@ -8,7 +8,7 @@ from typing import Protocol
 
 from meshai.clock import Clock
 from meshai.config.model import Reply
-from meshai.delivery.parts import Cut, cut, size
+from meshai.delivery.parts import Cut, cut, size, whole_sentences
 from meshai.delivery.plain import clean, to_plain
 from meshai.storage import answers, delivery_counts, outbound
 from meshai.storage.answers import AnswerRow, Kind
@@ -68,7 +68,7 @@ class Committed:
 
 
 class AirtimeRoom(Protocol):
-    """What the outbox asks of the governor."""
+    """What the outbox and the writer ask of the governor."""
 
     def airtime_ms(self, text_bytes: int, *, is_dm: bool, has_reply: bool) -> int:
         """Time on air of one packet."""
@@ -76,6 +76,14 @@ class AirtimeRoom(Protocol):
 
     def parts_that_fit(self, parts: int, part_bytes: int, reserved_ms: int) -> int:
         """How many of these parts the budget still has room for; at least one."""
+        ...
+
+    def reserve(self, token: object, parts: int, part_bytes: int) -> None:
+        """Keep room for parts that are still being written."""
+        ...
+
+    def release(self, token: object) -> None:
+        """Give it back."""
         ...
 
 
@@ -105,11 +113,13 @@ class Outbox:
     async def commit(self, tx: Transaction, answer: Answer) -> Committed:
         """Cut an answer and queue its packets. An answer of the model is made plain; other texts are only cleaned."""
         text = to_plain(answer.text) if answer.kind == "answer" else clean(answer.text).strip()
-        return await self._commit_plain(tx, answer, text, truncated=answer.truncated)
+        if answer.truncated:
+            text = whole_sentences(text)
+        return await self.commit_plain(tx, answer, text)
 
     async def tapback(self, tx: Transaction, answer: Answer) -> Committed:
         """Queue one emoji on the question; nobody waits for its receipt."""
-        return await self._commit_plain(tx, replace(answer, kind="tapback", max_parts=1), answer.text, truncated=False)
+        return await self.commit_plain(tx, replace(answer, kind="tapback", max_parts=1), answer.text)
 
     async def more(
         self,
@@ -130,7 +140,7 @@ class Outbox:
             address, last.rest, "more", last.conv_id, inbound_id, reply_id, hops_used, last.asked_at, max_parts,
             last.truncated, last.message_id,
         )  # fmt: skip
-        return await self._commit_plain(tx, following, last.rest, truncated=last.truncated)
+        return await self.commit_plain(tx, following, last.rest)
 
     async def truncated_answer(self, q: Queries, address: Address) -> AnswerRow | None:
         """The person's latest answer if the model was cut off in it and nothing of it waits: ``!more`` asks on."""
@@ -187,9 +197,9 @@ class Outbox:
         content: str,
         text_from: int,
         first_is_out: bool = False,
-        held: Packet | None = None,
+        after: Packet | None = None,
     ) -> None:
-        """One packet of an answer; ``held``: an earlier part is held, so this one waits with it."""
+        """One packet of an answer; ``after``: an earlier part is held or has ended, so this one shares its fate."""
         now = self.clock.now()
         reply_id = await self._reply_id(tx, answer, content) if part == 1 else None
         ttl = TAPBACK_TTL_S if answer.kind == "tapback" else self.settings().ttl_s
@@ -198,8 +208,9 @@ class Outbox:
             tx, answer_id=answer_id, node_id=answer.to.node_id, public_key=answer.to.public_key,
             channel_index=answer.to.channel_index, packet_id=self._new_packet_id(), part=part, total=total,
             content=content, text_from=text_from, priority=PRIORITY[answer.kind], now=now,
-            expires_at=held.expires_at if held else now + later + (0.0 if first_is_out else ttl),
-            state="held" if held else "queued", reason=held.reason if held else "",
+            expires_at=after.expires_at if after else now + later + (0.0 if first_is_out else ttl),
+            state=after.state if after else "queued", reason=after.reason if after else "",
+            settled_at=after.settled_at if after else None,
             reply_id=reply_id, hop_limit=answer.hop_limit,
             airtime_ms=self.airtime_ms(content, answer.to, reply_id is not None),
         )  # fmt: skip
@@ -217,8 +228,9 @@ class Outbox:
             return asked
         return self.governor.parts_that_fit(asked, self.settings().max_bytes, await outbound.queued_airtime_ms(q))
 
-    async def _commit_plain(self, tx: Transaction, answer: Answer, text: str, *, truncated: bool) -> Committed:
-        pieces = await self._cut(tx, answer, text, truncated=truncated)
+    async def commit_plain(self, tx: Transaction, answer: Answer, text: str) -> Committed:
+        """``commit`` for a text that is plain already."""
+        pieces = await self._cut(tx, answer, text)
         if answer.inbound_id is not None and answer.kind != "tapback":
             await outbound.drop_tapbacks(tx, answer.inbound_id, now=self.clock.now())
         answer_id = await self.insert_answer(tx, answer, text=pieces.text, rest=pieces.rest, complete=True)
@@ -228,12 +240,15 @@ class Outbox:
         tx.after_commit(self.wake)
         return Committed(answer_id, pieces.parts, pieces.rest)
 
-    async def _cut(self, q: Queries, answer: Answer, text: str, *, truncated: bool) -> Cut:
+    async def _cut(self, q: Queries, answer: Answer, text: str) -> Cut:
         if answer.kind == "tapback":
             return Cut((text,), "", text, (0,))
         max_parts = await self.parts_allowed(q, answer)
         return cut(
-            harmless_start(text), max_bytes=self.settings().max_bytes, max_parts=max_parts, more_follows=truncated
+            harmless_start(text),
+            max_bytes=self.settings().max_bytes,
+            max_parts=max_parts,
+            more_follows=answer.truncated,
         )
 
     async def _reply_id(self, q: Queries, answer: Answer, content: str) -> int | None:

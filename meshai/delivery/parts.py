@@ -31,6 +31,7 @@ _UNSPACED = regex.compile(
     r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Extended_Pictographic}\u3000-\u303F\uFF00-\uFFEF]"
 )
 _NO_START = regex.compile(r"[\p{Pe}\p{Pf}、。，．：；？！・…ー々〻\u3099-\u309C,.;:!?%]")
+_WHITE = regex.compile(r"(?:\s(?![\p{Grapheme_Extend}\p{Mc}\u200D]))*")
 _MARK = regex.compile(r"^\[(\d{1,2})(?:/(\d{1,2}))?\] ")
 
 
@@ -103,6 +104,14 @@ def take(text: str, room: int, *, start: int = 0, fill: int | None = None) -> in
         if count >= allowed:
             return place
     return limit
+
+
+def whole_sentences(text: str, *, start: int = 0) -> str:
+    """The text up to its last whole sentence after ``start``; all of it when there is none there."""
+    for place in range(len(text), start, -1):
+        if (place < len(text) or _SENTENCE_END.search(text[-8:])) and _ends_sentence(text, start, place):
+            return text[:place].rstrip()
+    return text
 
 
 def mark(part: int, total: int) -> str:
@@ -234,5 +243,6 @@ def _trimmed(text: str, start: int, place: int) -> int:
 
 
 def _white(text: str, place: int) -> int:
-    """How much white space follows."""
-    return len(text) - place - len(text[place:].lstrip())
+    """How much white space follows; a space that carries a combining sign is none."""
+    match = _WHITE.match(text, place)
+    return len(match.group()) if match else 0

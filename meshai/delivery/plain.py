@@ -75,7 +75,7 @@ class PlainStream:
         done = ""
         while (end := self._buffer.find("\n")) >= 0:
             line, self._buffer = self._buffer[:end], self._buffer[end + 1 :]
-            done += self._line(clean(line))
+            done += self._line(clean(line.removesuffix("\r")))
         return done + self._piece()
 
     def close(self) -> str:

@@ -93,15 +93,17 @@ async def insert(
     reason: str = "",
     attempts: int = 0,
     not_before: float | None = None,
+    settled_at: float | None = None,
 ) -> int:
     """Store a packet; returns its row id."""
     return await tx.insert(
         "INSERT INTO outbound (answer_id, node_id, public_key, channel_index, packet_id, part, total, reply_id,"
         " content, text_from, state, priority, attempts, reason, hop_limit, airtime_ms, not_before,"
-        " expires_at, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " expires_at, created_at, settled_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             answer_id, node_id, public_key, channel_index, packet_id, part, total, reply_id, content, text_from,
             state, priority, attempts, reason, hop_limit, airtime_ms, not_before, expires_at, now,
+            settled_at,
         ),
     )  # fmt: skip
 
