@@ -81,7 +81,7 @@ class Inbox:
         self._peer = peer
         self._skew_s = 0.0
         self._down_since: float | None = None
-        self._away_s = away_s
+        self.away_s = away_s
         self._was_up = False
         self.counters = Counters()
 
@@ -90,7 +90,7 @@ class Inbox:
         if state is LinkState.UP:
             self._was_up = True
             if self._down_since is not None:
-                self._away_s = self._clock.monotonic() - self._down_since
+                self.away_s = self._clock.monotonic() - self._down_since
             self._down_since = None
         elif self._down_since is None and self._was_up:
             self._down_since = self._clock.monotonic()
@@ -270,11 +270,11 @@ class Inbox:
 
     def age_s(self, packet: Inbound) -> float:
         """How old a packet is: by the node's clock where it has one, but never older than our own absence."""
-        age = 0.0 if self._away_s is None else self._away_s
+        age = 0.0 if self.away_s is None else self.away_s
         if packet.rx_time:
             by_node = self._clock.now() - self._skew_s - packet.rx_time
             if 0 <= by_node <= CLOCK_SKEW_LIMIT_S:
-                age = by_node if self._away_s is None else min(by_node, self._away_s + AWAY_SLACK_S)
+                age = by_node if self.away_s is None else min(by_node, self.away_s + AWAY_SLACK_S)
         return age
 
     def _asked_at(self, packet: Inbound, now: float) -> float:

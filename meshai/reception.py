@@ -33,13 +33,17 @@ class Reception:
         self._events: asyncio.Queue[LinkEvent] = asyncio.Queue()
         self._heard: dict[int, Heard] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self.last_turn = clock.monotonic()
+        self._last_turn = clock.monotonic()
 
     def sink(self, event: LinkEvent) -> None:
         """Take one event from the link; never blocks."""
         if self._events.qsize() >= MAX_EVENTS:
             self._events.get_nowait()
         self._events.put_nowait(event)
+
+    def stalled_s(self) -> float:
+        """For how long a packet has waited without any being handled; 0 when none waits."""
+        return 0.0 if self._events.empty() else self._clock.monotonic() - self._last_turn
 
     def start(self) -> None:
         """Begin consuming."""
@@ -65,7 +69,7 @@ class Reception:
                 log.error("could not store a packet: %s", error)  # noqa: TRY400 - the sentence is enough
             except Exception:  # a bug in one event must not make the bot deaf
                 log.exception("handling %s failed", type(event).__name__)
-            self.last_turn = self._clock.monotonic()
+            self._last_turn = self._clock.monotonic()
 
     async def handle(self, event: LinkEvent) -> None:
         """Hand one event to the room that cares."""

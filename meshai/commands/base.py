@@ -6,7 +6,7 @@ awaits nothing but that transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -34,7 +34,7 @@ class Services:
     memory: Memory
     outbox: Outbox
     queue_length: Callable[[], int]
-    airtime_percent: Callable[[], float]
+    airtime: Callable[[], Mapping[str, object]]
     started_at: float  # monotonic
 
 

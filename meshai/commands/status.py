@@ -34,7 +34,7 @@ class Status:
         if call.person.conv_id is not None:
             facts.append(f"memory {await messages.count_epoch(tx, call.person.conv_id)} messages")
         facts.append(f"queue {services.queue_length()}")
-        facts.append(f"air {services.airtime_percent():.1f} % of the last hour")
+        facts.append(f"air {services.airtime()['used_percent']:.1f} % of the last hour")
         warning = _warning(call)
         return Reply("; ".join(facts) + "." + (f" {warning}" if warning else ""))
 

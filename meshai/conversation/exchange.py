@@ -27,9 +27,11 @@ from meshai.delivery.governor import Allowance, Governor
 from meshai.delivery.outbox import Answer, Committed, Outbox
 from meshai.delivery.writer import AnswerWriter
 from meshai.errors import ContextTooLongError, ModelError
+from meshai.inbox import Question
 from meshai.llm.base import ChatModel, ChatRequest, Delta, Finish
 from meshai.memory.memory import Ask, Memory, Prompt
 from meshai.storage import answers, conversations, inbound, messages, outbound
+from meshai.storage.answers import AnswerRow
 from meshai.storage.database import Database, Transaction
 
 log = logging.getLogger(__name__)
@@ -100,6 +102,12 @@ class Exchange:
             nod.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await nod
+
+    async def close_broken(self, question: Question, row: AnswerRow) -> None:
+        """Close an answer that a restart broke too long ago to go on: one part says so, what was sent is stored."""
+        writer = await answer_writer.resume(self._outbox, self._db, row)
+        turn = Turn([question], resumes=row)
+        await self._finish(turn, writer, Finish(), note=answer_writer.CUT_BY_RESTART)
 
     async def _begin(self, tx: Transaction, turn: Turn) -> None:
         for question in turn.questions:

@@ -74,6 +74,15 @@ class Front:
         else:
             await self._chat(question)
 
+    async def resume(self, question: Question) -> None:
+        """Take up a question from before a restart; it was counted and judged then."""
+        if question.is_tapback or question.route.kind is RouteKind.IGNORE:
+            await self._ignore(question, "restart")
+        elif question.route.kind is RouteKind.COMMAND:
+            await self._dispatcher.run(question)
+        elif not self._responder.submit(question):
+            await self._notices.once(question, "busy", BUSY)
+
     async def _command(self, question: Question) -> None:
         words = f"!{question.route.word} {question.route.text} {question.packet_id}"  # repeating one is no loop
         if self._command_throttle.judge(question.person.node_id, words, self._clock.now()) is Verdict.GO:

@@ -1,0 +1,157 @@
+"""Builds the parts, starts them, stops them, reloads them; nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+
+from meshai.clock import Clock, SystemClock
+from meshai.commands.base import Services
+from meshai.config.model import Settings
+from meshai.conversation.dispatch import Dispatcher
+from meshai.conversation.exchange import Exchange
+from meshai.conversation.front import Front
+from meshai.conversation.notices import Notices
+from meshai.conversation.responder import Responder
+from meshai.delivery.governor import Governor
+from meshai.delivery.outbox import Outbox
+from meshai.delivery.sender import Sender
+from meshai.inbox import Inbox
+from meshai.llm.base import ChatModel
+from meshai.memory.memory import Memory
+from meshai.ops.health import Health
+from meshai.radio.link import RadioLink
+from meshai.reception import Reception
+from meshai.recovery import Recovery
+from meshai.storage.database import Database
+
+log = logging.getLogger(__name__)
+
+
+class Daemon:
+    """The running program between an open database and its end.
+
+    ``link`` and ``model`` are handed in open but not started; the daemon stops and closes both.
+    """
+
+    def __init__(
+        self, settings: Settings, db: Database, link: RadioLink, model: ChatModel, clock: Clock | None = None
+    ) -> None:
+        self.settings = settings
+        self.db = db
+        self.link = link
+        self.model = model
+        self.clock = clock or SystemClock()
+        self.started_at = self.clock.monotonic()
+        self._stopping: list[Callable[[], Awaitable[None]]] = []
+        self._build()
+
+    def _build(self) -> None:
+        clock, db, link = self.clock, self.db, self.link
+        self.governor = Governor(lambda: self.settings.airtime, clock, node=lambda: link.node, telemetry=link.telemetry)
+        self.outbox = Outbox(
+            lambda: self.settings.reply,
+            clock,
+            link.new_packet_id,
+            governor=self.governor,
+        )
+        self.sender = Sender(db, link, lambda: self.settings.reply, clock, self.governor)
+        self.outbox.wake = self.sender.wake
+        self.memory = Memory(
+            db,
+            self.settings.memory,
+            self.model,
+            clock,
+            boot_id=secrets.token_hex(8),
+            parallel=self.settings.llm.parallel,
+        )
+        self.notices = Notices(db, clock, self.outbox)
+        self.exchange = Exchange(
+            db,
+            lambda: self.settings,
+            clock,
+            memory=self.memory,
+            model=self.model,
+            outbox=self.outbox,
+            governor=self.governor,
+            notices=self.notices,
+        )
+        self.responder = Responder(
+            self.exchange.answer,
+            parallel=self.settings.llm.parallel,
+            max_waiting=lambda: self.settings.limits.queue,
+        )
+        self.dispatcher = Dispatcher(db, self._services(), self.responder, self.notices)
+        self.front = Front(db, lambda: self.settings, clock, self.dispatcher, self.responder, self.notices)
+        self.inbox = Inbox(db, lambda: self.settings, clock, node=lambda: link.node, peer=link.peer)
+        self.reception = Reception(db, clock, self.inbox, self.front, self.sender)
+        self.recovery = Recovery(db, lambda: self.settings, clock, self.front, self.responder, self.exchange)
+        self.health = Health(
+            must_restart=link.must_restart,
+            stalled_s={
+                "inbox": self.reception.stalled_s,
+                "outbox": lambda: clock.monotonic() - self.sender.progress(),
+            },
+        )
+
+    def _services(self) -> Services:
+        return Services(
+            settings=lambda: self.settings,
+            clock=self.clock,
+            link=self.link,
+            model=self.model,
+            memory=self.memory,
+            outbox=self.outbox,
+            queue_length=lambda: self.responder.waiting,
+            airtime=self.governor.status,
+            started_at=self.started_at,
+        )
+
+    async def start(self) -> None:
+        """Take up what the last run left, then listen. A missing node is no error."""
+        self.inbox.away_s = await self.recovery.away_s()
+        await self.front.start()
+        await self.memory.start()
+        self._stopping.append(self.memory.stop)
+        await self.sender.start()
+        self._stopping.append(self.sender.stop)
+        self._stopping.append(self.responder.close)
+        await self.recovery.resume()
+        self.reception.start()
+        self._stopping.append(self.reception.stop)
+        await self.link.start(self.reception.sink)
+        self._stopping.append(self.link.stop)
+        self._heartbeat = asyncio.create_task(self.recovery.note_alive_regularly(), name="alive")
+
+    async def stop(self) -> None:
+        """Stop in the opposite order; what is not finished resumes with the next start."""
+        self._heartbeat.cancel()
+        while self._stopping:
+            step = self._stopping.pop()
+            try:
+                await step()
+            except Exception:  # one part that cannot stop must not keep the others from stopping
+                log.exception("stopping %s failed", step)
+        await self.recovery.note_alive()
+        await self.model.aclose()
+
+    def reload(self, settings: Settings) -> None:
+        """Take over settings that can change while running; the caller has dropped those that cannot."""
+        self.settings = settings
+        self.front.apply_limits()
+        self.memory.reconfigure(settings.memory)
+        self.sender.wake()
+
+    def status(self) -> dict[str, object]:
+        """Everything ``meshai status`` shows of the running parts."""
+        return {
+            "uptime_s": round(self.clock.monotonic() - self.started_at, 1),
+            "link": self.link.status(),
+            "queue": {"waiting": self.responder.waiting, "in_progress": self.responder.in_progress},
+            "delivery": self.sender.status(),
+            "airtime": self.governor.status(),
+            "model": self.model.status(),
+            "dropped": dict(self.inbox.counters.dropped),
+        }
