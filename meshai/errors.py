@@ -53,12 +53,13 @@ class UsageError(MeshAIError):
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One mistake in a configuration file; line and column count from 1, 0 when unknown."""
+    """One mistake in a configuration; line and column count from 1, 0 when unknown. ``source`` when not the file."""
 
     key: str
     message: str
     line: int = 0
     column: int = 0
+    source: str = ""
 
 
 class ConfigError(UsageError):
@@ -70,7 +71,8 @@ class ConfigError(UsageError):
         super().__init__("\n".join(self._line(mistake) for mistake in mistakes))
 
     def _line(self, mistake: Mistake) -> str:
-        place = f"{self.source}:{mistake.line}:{mistake.column}" if mistake.line else self.source
+        source = mistake.source or self.source
+        place = f"{source}:{mistake.line}:{mistake.column}" if mistake.line else source
         return f"{place}: {mistake.key}: {mistake.message}" if mistake.key else f"{place}: {mistake.message}"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import ipaddress
 import re
 from typing import Annotated, Any, Literal
 
@@ -14,32 +15,38 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, f
 
 NODE_ID = re.compile(r"^![0-9a-f]{8}$")
 DISTRESS_TEXT = (
-    "I am only a computer program: nobody has been alerted. In an emergency call 112 or 911, or ask people nearby on a channel."
+    "I am only a computer program: nobody has been alerted. "
+    "In an emergency call 112 or 911, or ask people nearby on a channel."
 )
 DISTRESS_WORDS = ["sos", "mayday", "emergency", "help me", "notfall", "hilfe", "au secours", "socorro", "помогите"]
 
 
 class Section(BaseModel):
-    """Base of every section: strict types, no unknown keys, immutable."""
+    """Base of every section: strict types (an int is a fine float, a bool is not), no unknown keys, immutable."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class ConflictError(ValueError):
+    """Two settings that do not go together: ``key`` is where it is shown, ``involves`` every key it depends on."""
+
+    def __init__(self, key: str, message: str, *involves: str) -> None:
+        self.key = key
+        self.involves = (key, *involves)
+        super().__init__(message)
 
 
 def _node_id(value: object) -> object:
-    if not isinstance(value, str) or not NODE_ID.match(value.lower()):
-        raise ValueError(f"a node id looks like \"!a1b2c3d4\", in quotes (got {value!r})")
+    if not isinstance(value, str):
+        raise ValueError('a node id looks like "!a1b2c3d4", in quotes')  # noqa: TRY004 - pydantic collects ValueError
+    if not NODE_ID.match(value.lower()):
+        raise ValueError(f'a node id looks like "!a1b2c3d4", eight hexadecimal digits (got {value[:40]!r})')
     return value.lower()
 
 
 NodeId = Annotated[str, BeforeValidator(_node_id)]
-# YAML writes 2 for 2.0: an int is a fine float, a bool is not.
-Seconds = Annotated[float, Field(strict=False), BeforeValidator(lambda v: _no_bool(v))]
-
-
-def _no_bool(value: object) -> object:
-    if isinstance(value, bool | str):
-        raise ValueError(f"a number is needed (got {value!r})")  # noqa: TRY004 - pydantic collects ValueError
-    return value
+Seconds = float
+Percent = float
 
 
 class Bot(Section):
@@ -66,13 +73,13 @@ class Connection(Section):
     @model_validator(mode="after")
     def _ble_needs_address(self) -> Connection:
         if self.type == "ble" and not self.ble_address:
-            raise ValueError("type ble needs ble_address")
+            raise ConflictError("ble_address", "needed for connection.type ble", "type")
         return self
 
 
 def _admin(value: object) -> object:
     if not isinstance(value, str):
-        raise ValueError(f"an admin looks like \"!a1b2c3d4\", in quotes (got {value!r})")  # noqa: TRY004
+        raise ValueError('an admin looks like "!a1b2c3d4" or "!a1b2c3d4 <base64 public key>", in quotes')  # noqa: TRY004
     number, _, key = value.strip().partition(" ")
     _node_id(number)
     if key:
@@ -125,14 +132,15 @@ class Reply(Section):
         description="an answer whose first part is not on the air by then is not sent; later parts have 15 min",
     )
     hold_s: Seconds = Field(
-        7200.0, ge=0.0, le=86400.0, description="undelivered answers wait this long for the node to be heard again; 0: off"
+        7200.0,
+        ge=0.0,
+        le=86400.0,
+        description="undelivered answers wait this long for the node to be heard again; 0: off",
     )
     burst_wait_s: Seconds = Field(
         0.0, ge=0.0, le=30.0, description="extra wait for a second thought before asking the model"
     )
-    thinking_after_s: Seconds = Field(
-        8.0, ge=0.0, le=120.0, description="then one tapback on the question; 0: never"
-    )
+    thinking_after_s: Seconds = Field(8.0, ge=0.0, le=120.0, description="then one tapback on the question; 0: never")
 
 
 class Limits(Section):
@@ -140,19 +148,29 @@ class Limits(Section):
 
     per_node_per_hour: int = Field(30, ge=1, le=1000, description="questions a person may ask in an hour")
     per_hour: int = Field(60, ge=1, le=10000, description="questions of everybody together in an hour")
-    queue: int = Field(20, ge=1, le=1000, description="questions that may wait; further ones get a polite \"busy\"")
+    queue: int = Field(20, ge=1, le=1000, description='questions that may wait; further ones get a polite "busy"')
 
 
 class Airtime(Section):
     """What the bot may use of the shared channel."""
 
-    budget_percent: Seconds = Field(
+    budget_percent: Percent = Field(
         5.0, gt=0.0, le=100.0, description="of a rolling hour, own transmissions; 100: no budget"
     )
-    slow_at_percent: Seconds = Field(25.0, ge=0.0, le=100.0, description="channel utilisation: one part only")
-    hold_at_percent: Seconds = Field(
+    slow_at_percent: Percent = Field(25.0, ge=0.0, le=100.0, description="channel utilisation: one part only")
+    hold_at_percent: Percent = Field(
         40.0, ge=0.0, le=100.0, description="channel utilisation: nothing but command replies"
     )
+
+    @model_validator(mode="after")
+    def _slow_before_hold(self) -> Airtime:
+        if self.slow_at_percent > self.hold_at_percent:
+            raise ConflictError(
+                "slow_at_percent",
+                f"must not be above hold_at_percent ({self.slow_at_percent:g} > {self.hold_at_percent:g})",
+                "hold_at_percent",
+            )
+        return self
 
 
 class Endpoint(Section):
@@ -185,37 +203,72 @@ LOCAL_ENDPOINT = Endpoint(name="local", base_url="http://127.0.0.1:11434/v1", mo
 class Llm(Section):
     """The language model."""
 
-    parallel: int = Field(
-        1, ge=1, le=16, description="requests at once; background work yields when no slot is free"
-    )
+    parallel: int = Field(1, ge=1, le=16, description="requests at once; background work yields when no slot is free")
     endpoints: list[Endpoint] = Field(
         [LOCAL_ENDPOINT],
         description="tried in order; a failed one rests 60 s (then longer, at most 10 min) while another is left; "
         "[] = offline answerer only",
     )
-    temperature: Seconds = Field(0.7, ge=0.0, le=2.0, description="0.0 sober .. 2.0 wild")
-    max_tokens: int = Field(
-        0, ge=0, le=100_000, description="visible text; 0: from reply.max_bytes * reply.max_parts"
-    )
+    temperature: float = Field(0.7, ge=0.0, le=2.0, description="0.0 sober .. 2.0 wild")
+    max_tokens: int = Field(0, ge=0, le=100_000, description="visible text; 0: from reply.max_bytes * reply.max_parts")
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Llm:
+        seen: dict[str, int] = {}
+        for number, endpoint in enumerate(self.endpoints):
+            first = seen.setdefault(endpoint.name, number)
+            if first != number:
+                raise ConflictError(f"endpoints.{number}.name", f"endpoint {first + 1} has this name, too", "endpoints")
+        return self
+
+
+SHARES = {"persona": 15, "facts": 8, "window": 42, "chain": 12, "recall": 20}  # docs/memory.md §2.4
 
 
 class Tuning(Section):
     """Finer knobs of the memory."""
 
     auto: bool = Field(True, description="false: only !compact and the hard limit compact")
-    min_messages: int = Field(10, ge=2, le=500, description="no soft compaction below this many messages (S0-4)")
+    min_messages: int = Field(10, ge=2, le=500, description="no soft compaction below this many messages")  # S0-4
     soft_percent: int = Field(70, ge=10, le=95, description="of the window's share: compact when idle")
     hard_percent: int = Field(90, ge=20, le=100, description="of the window's share: digest at once")
-    max_level1: int = Field(5, ge=2, le=50, description="active level-1 summaries before a merge (S3-15)")
-    max_active: int = Field(10, ge=2, le=100, description="active summaries in all (S3-16)")
+    max_level1: int = Field(5, ge=2, le=50, description="active level-1 summaries before a merge")  # S3-15
+    max_active: int = Field(10, ge=2, le=100, description="active summaries in all")  # S3-16
     summary_words: int = Field(120, ge=20, le=1000, description="words a summary aims at")
     summary_max_tokens: int = Field(0, ge=0, le=4000, description="0: from the words, at least 160")
-    summary_temperature: Seconds = Field(0.3, ge=0.0, le=2.0, description="of the summariser (S0-10)")
-    prompt_file: str = Field("", description="a file with your own summarisation prompt (S2-6)")
+    summary_temperature: float = Field(0.3, ge=0.0, le=2.0, description="of the summariser")  # S0-10
+    prompt_file: str = Field("", description="a file with your own summarisation prompt")  # S2-6
     base_url: str = Field("", description="another server for memory.model")
     shares: dict[str, int] = Field(
         {}, description="percent of the prompt: persona 15, facts 8, window 42, chain 12, recall 20"
     )
+
+    @field_validator("shares")
+    @classmethod
+    def _known_shares(cls, value: dict[str, int]) -> dict[str, int]:
+        unknown = [name for name in value if name not in SHARES]
+        if unknown:
+            raise ValueError(f"unknown share {unknown[0][:40]!r}; the shares are {', '.join(SHARES)}")
+        if any(not 0 <= percent <= 100 for percent in value.values()):
+            raise ValueError("each share is a percentage from 0 to 100")
+        total = sum({**SHARES, **value}.values())
+        if total > 100:
+            raise ValueError(f"the shares together must not pass 100 percent (they are {total})")
+        return value
+
+    @model_validator(mode="after")
+    def _soft_before_hard(self) -> Tuning:
+        if self.soft_percent >= self.hard_percent:
+            raise ConflictError(
+                "soft_percent",
+                f"must be below hard_percent ({self.soft_percent} >= {self.hard_percent})",
+                "hard_percent",
+            )
+        if self.max_level1 > self.max_active:
+            raise ConflictError(
+                "max_level1", f"must not be above max_active ({self.max_level1} > {self.max_active})", "max_active"
+            )
+        return self
 
 
 class Memory(Section):
@@ -244,7 +297,7 @@ class Memory(Section):
     recall: bool = Field(True, description="look earlier messages up for a question")
     token_counter: Literal["auto", "tiktoken", "estimate"] = Field("auto", description="auto | tiktoken | estimate")
     retention_days: int = Field(0, ge=0, le=36500, description="0: keep for ever")
-    tuning: Tuning = Field(Tuning(), description="finer knobs, see docs/configuration.md")
+    tuning: Tuning = Field(Tuning(), description="finer knobs")
 
 
 class Knowledge(Section):
@@ -259,6 +312,13 @@ class Storage(Section):
     database: str = Field("", description="empty: $STATE_DIRECTORY or ~/.local/share/meshai, meshai.db")
 
 
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
 class Web(Section):
     """The operator's page."""
 
@@ -270,9 +330,19 @@ class Web(Section):
     @field_validator("token", mode="before")
     @classmethod
     def _token_is_text(cls, value: object) -> object:
-        if isinstance(value, str):
-            return SecretStr(value)
-        return value
+        if isinstance(value, SecretStr):
+            return value
+        if not isinstance(value, str):
+            raise ValueError("the token must be text, in quotes")  # noqa: TRY004
+        return SecretStr(value)
+
+    @model_validator(mode="after")
+    def _open_page_needs_token(self) -> Web:
+        if not _is_loopback(self.host) and not self.token.get_secret_value():
+            raise ConflictError(
+                "host", f"others can reach {self.host[:40]!r}: set web.token, or use host: 127.0.0.1", "token"
+            )
+        return self
 
 
 class Log(Section):
