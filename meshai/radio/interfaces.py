@@ -64,6 +64,7 @@ class GuardedInterface(MeshInterface):  # type: ignore[misc]  # the library has 
         self.last_frame_at = time.monotonic()
         self.bad_frames = 0
         self._config_asked = False
+        self._said_goodbye = False
         self._write_gate = threading.Lock()
 
     def open(self) -> None:
@@ -179,7 +180,10 @@ class GuardedInterface(MeshInterface):  # type: ignore[misc]  # the library has 
         self.queueStatus = queueStatus
 
     def _sendDisconnect(self) -> None:  # noqa: N802
-        """Best effort: an error here must not keep ``close`` from ending the reader."""
+        """Best effort and once: an error here must not keep ``close`` from ending the reader."""
+        if self._said_goodbye:
+            return
+        self._said_goodbye = True
         try:
             super()._sendDisconnect()
         except Exception as error:  # noqa: BLE001 - the port may fail in any way while it goes away
@@ -308,11 +312,14 @@ class SerialNode(_BufferedStream, SerialInterface):  # type: ignore[misc]
         StreamInterface.connect(self)
 
     def close(self) -> None:
-        """Let written bytes leave, bounded: the library's flush() can block for ever (protocol.md §3.6)."""
+        """Say goodbye, let written bytes leave, wake the reader; bounded, as the library's flush() is not (§3.6)."""
+        self._sendDisconnect()
+        self._wantExit = True
         until = time.monotonic() + 1.0
         with contextlib.suppress(Exception):  # the port may be gone
             while self.stream is not None and self.stream.out_waiting and time.monotonic() < until:
                 time.sleep(0.02)
+            self.stream.cancel_read()
         StreamInterface.close(self)
 
     def _read_chunk(self) -> bytes:

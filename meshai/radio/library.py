@@ -70,7 +70,7 @@ _PRINTING = ("meshtastic.mesh_interface", "meshtastic.node", "meshtastic.util", 
 
 def check(version: str | None = None) -> str:
     """The library's version if it is one we support; raises UnsupportedLibraryError naming the range."""
-    found = version or _installed()
+    found = _installed() if version is None else version
     if not MIN_VERSION <= _numbers(found) < BEFORE_VERSION:
         raise UnsupportedLibraryError(f"meshtastic {found} is not supported: {_advice()}")
     missing = missing_members()

@@ -88,7 +88,8 @@ class Session:
         try:
             iface.hand_over(request, payload, self.node.num if self.node else 0)
         except (ValueError, TypeError) as error:  # a field out of range: it would fail on every connection
-            raise NotOnAirError(f"the packet is malformed: {error}") from error
+            log.warning("packet %d is malformed: %s", request.packet_id, error)
+            raise NotOnAirError("BAD_REQUEST") from error
 
     def beat(self) -> object:
         """Blocking. Send a heartbeat; gives the queueStatus of before, which a living node replaces."""
@@ -117,6 +118,8 @@ class Session:
     def close(self) -> threading.Thread:
         """Start closing in a throw-away thread, which may hang, and return that thread."""
         self.ended.set()
+        if self.iface is not None:
+            self.iface.note_loss("closed")  # ends a handshake in progress
         self.worker.stop()
         if self._closer is None:
             self._closer = threading.Thread(target=self._close, name="radio closer", daemon=True)
@@ -219,13 +222,18 @@ def _has_room(status: object) -> bool:
 
 
 def payload_of(request: SendRequest) -> bytes:
-    """The text as bytes; raises NotOnAirError for what no node would take, before anything is written."""
+    """The text as bytes; raises NotOnAirError for what no node would take, before anything is written.
+
+    The reasons are Routing.Error names, so that the sender treats them as it treats the node's own refusals.
+    """
     try:
         payload = request.text.encode("utf-8")
     except UnicodeEncodeError:
-        raise NotOnAirError("the text is not valid Unicode") from None
+        log.warning("packet %d is not valid Unicode", request.packet_id)
+        raise NotOnAirError("BAD_REQUEST") from None
     if not payload:
-        raise NotOnAirError("the text is empty")
+        log.warning("packet %d has no text", request.packet_id)
+        raise NotOnAirError("BAD_REQUEST")
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise NotOnAirError("TOO_LARGE")
     return payload
