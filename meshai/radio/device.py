@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from meshai.clock import Clock
-from meshai.errors import LinkDownError, RadioError
+from meshai.errors import LinkDownError, NotOnAirError, RadioError
 from meshai.radio import nodeinfo
 from meshai.radio.explain import explain
 from meshai.radio.link import (
@@ -227,14 +227,14 @@ class DeviceLink:
         iface, began = session.iface, time.monotonic()
         while time.monotonic() - began < self._timings.probe_answer_s and not lost.done():
             if iface is None or iface.queueStatus is not before:
-                self._mute_heartbeat = False
+                session.answered, self._mute_heartbeat = True, False
                 return True
             await asyncio.sleep(min(0.1, self._timings.probe_answer_s / 20))
         if iface is None or lost.done():
             return True
         quiet_s = time.monotonic() - iface.last_frame_at
-        if quiet_s < self._timings.probe_answer_s:
-            self._mute_heartbeat = True  # it talks but does not answer: from now on any frame proves life
+        if quiet_s < self._timings.probe_answer_s and not session.answered:
+            self._mute_heartbeat = True  # it talks but never answers: from now on any frame proves life
         old = nodeinfo.version_numbers(self._node.firmware if self._node else "") < HEARTBEAT_SINCE
         return (old or self._mute_heartbeat) and quiet_s < self._timings.frame_within_s
 
@@ -283,7 +283,7 @@ class DeviceLink:
             raise LinkDownError(lost.result())
         try:
             return future.result()
-        except RadioError:
+        except (LinkDownError, NotOnAirError):
             raise
         except Exception as error:
             self._end(session, explain(error))

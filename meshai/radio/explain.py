@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import socket
 
 from meshai.errors import MeshAIError
@@ -15,6 +16,7 @@ NO_PERMISSION = (
 GONE = "the port is not there (node unplugged or rebooting)"
 REFUSED = "nothing listens there (node off, rebooting, or another port)"
 
+_QUOTED_ERRNO = re.compile(r"\((\d{1,3}), '")
 _BY_ERRNO = {
     errno.ENOENT: GONE,
     errno.ENODEV: GONE,
@@ -41,11 +43,16 @@ def explain(error: BaseException) -> str:
         return str(error)
     if isinstance(error, socket.gaierror):
         return "the host name is unknown (or there is no name service)"
-    if isinstance(error, OSError) and error.errno in _BY_ERRNO:
-        return _BY_ERRNO[error.errno]
+    text = " ".join(str(error).split())
+    if isinstance(error, OSError):
+        quoted = _QUOTED_ERRNO.search(text)  # pyserial puts some system errors into its text only
+        number = error.errno if error.errno is not None else int(quoted[1]) if quoted else 0
+        if number in _BY_ERRNO:
+            return _BY_ERRNO[number]
     if isinstance(error, TimeoutError):
         return "no answer to the connection attempt"
-    text = " ".join(str(error).split())
+    if type(error) is ConnectionError and text:
+        return text  # our own words
     if "readiness to read but returned no data" in text:
         return "the device went away, or two programs read from it"
     return f"{type(error).__name__}: {text}"[:200] if text else type(error).__name__

@@ -63,6 +63,7 @@ class Session:
         self.node: NodeInfo | None = None
         self.ended = threading.Event()
         self.established_at: float | None = None
+        self.answered = False  # a heartbeat, at least once
         self._build = build
         self._clock = clock
         self._timings = timings

@@ -20,6 +20,8 @@ CASES = [
     (serial.SerialException(errno.EAGAIN, "Could not exclusively lock port"), "held by another program"),
     (serial.SerialException(errno.EBUSY, "could not open port"), "held by another program"),
     (serial.SerialException("device reports readiness to read but returned no data (…)"), "two programs read"),
+    (serial.SerialException("Could not configure port: (25, 'Inappropriate ioctl')"), "not a serial port"),
+    (ConnectionError("the node closed the connection"), "the node closed the connection"),
     (LinkDownError("no node"), "no node"),
     (ValueError("a\nb  c"), "ValueError: a b c"),
     (KeyError(), "KeyError"),
