@@ -10,7 +10,7 @@ from meshai.delivery import late
 from meshai.delivery.governor import Governor
 from meshai.delivery.naks import Fate, fate_of, is_key_trouble
 from meshai.delivery.outbox import HELD, LATER_PARTS_S
-from meshai.storage import answers, delivery_counts, messages, nodes, outbound
+from meshai.storage import airtime, answers, delivery_counts, messages, nodes, outbound
 from meshai.storage.database import Queries, Transaction
 from meshai.storage.outbound import Packet
 
@@ -195,8 +195,7 @@ class Fates:
     async def _not_transmitted(self, tx: Transaction, packet: Packet, reason: str, *, not_before: float) -> None:
         """The node dropped it before the radio: a new id (it remembers the old one), the try does not count."""
         now = self._clock.now()
-        self._governor.booked(-packet.airtime_ms)
-        await delivery_counts.add(tx, packet.node_id, now=now, parts_sent=-1)
+        await self._take_back(tx, packet)
         await outbound.set_state(tx, packet.id, "failed", reason=reason, settled_at=now)
         await outbound.copy(
             tx, packet, packet_id=self._new_id(), reason=outbound.WAIT, now=now, not_before=not_before,
@@ -207,8 +206,7 @@ class Fates:
     async def _split(self, tx: Transaction, packet: Packet, reason: str) -> None:
         """TOO_LARGE: this part and those after it are cut smaller."""
         now = self._clock.now()
-        self._governor.booked(-packet.airtime_ms)
-        await delivery_counts.add(tx, packet.node_id, now=now, parts_sent=-1)
+        await self._take_back(tx, packet)
         parts = [
             p for p in await outbound.of_answer(tx, packet.answer_id) if p.id == packet.id or self._is_later(p, packet)
         ]
@@ -253,6 +251,13 @@ class Fates:
                     tx, part, packet_id=self._new_id(), reason=outbound.RETRY_RELAYED, now=now, priority=HELD,
                     expires_at=now + LATER_PARTS_S,
                 )  # fmt: skip
+
+    async def _take_back(self, tx: Transaction, packet: Packet) -> None:
+        """Booked as sent, but the node did not transmit it."""
+        now = self._clock.now()
+        self._governor.booked(-packet.airtime_ms)
+        await airtime.add(tx, packet.node_id, packets=-1, airtime_ms=-packet.airtime_ms, now=now)
+        await delivery_counts.add(tx, packet.node_id, now=now, parts_sent=-1)
 
     async def _count_failed(self, tx: Transaction, packet: Packet) -> None:
         await delivery_counts.add(

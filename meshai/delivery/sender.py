@@ -83,6 +83,7 @@ class Sender:
         self._held_nodes: set[str] = set()
         self._counts: dict[str, int] = {}
         self._queued_ms = 0
+        self._handed: tuple[Packet, int, float] | None = None
         self._last_text_at = float("-inf")
         self._newest_id = 0
         self._wall_offset = clock.now() - clock.monotonic()
@@ -154,6 +155,7 @@ class Sender:
 
     async def step(self) -> float:
         """One turn: everything that can be done now. Returns the seconds until there is something to do."""
+        await self._book_handed()
         await self._follow_clock()
         while self._events:
             await self._handle(self._events[0])
@@ -301,24 +303,34 @@ class Sender:
         return await self._transmit(packet)
 
     async def _transmit(self, packet: Packet) -> float:
-        """Hand one packet over. It is ``sent`` in the database before: a crash in between repeats the same id."""
+        """Hand one packet over, then book it: a crash in between sends the same id again, which arrives once."""
         request = self._request(packet)
         ms = self._governor.airtime_ms(
             len(packet.content.encode()), is_dm=packet.is_dm, has_reply=packet.reply_id is not None,
             is_tapback=request.is_tapback,
         )  # fmt: skip
-        await self._db.transaction(lambda tx: self._book(tx, packet, ms))
         try:
             await self._radio.send(request)
-        except (LinkDownError, NotOnAirError) as error:
-            return await self._not_sent(packet, ms, error)
+        except LinkDownError:
+            return LOOK_AGAIN_S
+        except NotOnAirError as error:
+            return await self._refused(packet, ms, error.reason)
         now = self._clock.monotonic()
         self._last_text_at = now
         self._governor.booked(ms)
         self._turns.served(packet.person)
         if request.want_ack:
             self._waits[packet.id] = Wait(packet.person, now + self._timeout_s(packet, ms))
+        self._handed = (packet, ms, self._clock.now())
+        await self._book_handed()
         return 0.0
+
+    async def _book_handed(self) -> None:
+        """Store that the last packet was handed over; tried again first thing while the database refuses."""
+        if self._handed is not None:
+            packet, ms, at = self._handed
+            await self._db.transaction(lambda tx: self._book(tx, packet, ms, at))
+            self._handed = None
 
     def _request(self, packet: Packet) -> SendRequest:
         node = self._governor.modem()
@@ -335,8 +347,7 @@ class Sender:
             want_ack=not is_tapback,
         )
 
-    async def _book(self, tx: Transaction, packet: Packet, ms: int) -> None:
-        now = self._clock.now()
+    async def _book(self, tx: Transaction, packet: Packet, ms: int, now: float) -> None:
         reason = packet.reason if packet.reason in (outbound.REPEAT, outbound.LATE) else ""
         is_tapback = packet.kind == "tapback"
         await outbound.mark_sent(tx, packet, now=now, reason=reason, airtime_ms=ms, settled=is_tapback)
@@ -346,26 +357,21 @@ class Sender:
         if packet.part == 1 and packet.attempts == 0:
             await outbound.extend_later_parts(tx, packet, expires_at=now + LATER_PARTS_S)
 
-    async def _not_sent(self, packet: Packet, ms: int, error: LinkDownError | NotOnAirError) -> float:
-        async def take_back(tx: Transaction) -> None:
-            now = self._clock.now()
-            not_before = None if isinstance(error, LinkDownError) else now + BUSY_NODE_S
-            await outbound.mark_unsent(tx, packet, not_before=not_before)
-            await airtime.add(tx, packet.node_id, packets=-1, airtime_ms=-ms, now=now)
-            if packet.kind != "tapback" and packet.reason != outbound.REPEAT:
-                await delivery_counts.add(tx, packet.node_id, now=now, parts_sent=-1)
-
-        if isinstance(error, NotOnAirError) and error.reason in FATES:
-            self._governor.booked(ms)  # the refusal takes it back
-            sent = await outbound.get(self._db, packet.id)
-            if sent is not None:
-                await self._nak(sent, error.reason)
-            return 0.0
-        await self._db.transaction(take_back)
-        if isinstance(error, LinkDownError):
-            return LOOK_AGAIN_S
-        log.warning("the node does not take packets now: %s", error.reason)
-        return BUSY_NODE_S
+    async def _refused(self, packet: Packet, ms: int, reason: str) -> float:
+        """The node did not take it: a Routing.Error like any NAK, or a full queue, which passes."""
+        if reason not in FATES:
+            log.warning("the node does not take packets now: %s", reason)
+            not_before = self._clock.now() + BUSY_NODE_S
+            await self._db.transaction(
+                lambda tx: outbound.set_state(tx, packet.id, "queued", reason=packet.reason, not_before=not_before)
+            )
+            return BUSY_NODE_S
+        self._governor.booked(ms)  # the NAK takes it back
+        await self._db.transaction(lambda tx: self._book(tx, packet, ms, self._clock.now()))
+        sent = await outbound.get(self._db, packet.id)
+        if sent is not None:
+            await self._nak(sent, reason)
+        return 0.0
 
     def _timeout_s(self, packet: Packet, ms: int) -> float:
         configured = self._settings().ack_timeout_s

@@ -199,20 +199,11 @@ async def set_state(
 async def mark_sent(
     tx: Transaction, packet: Packet, *, now: float, reason: str, airtime_ms: int, settled: bool
 ) -> None:
-    """The packet is about to be handed over."""
+    """The packet was handed over to the node."""
     await tx.execute(
         "UPDATE outbound SET state = 'sent', reason = ?, attempts = attempts + 1, sent_at = ?, settled_at = ?,"
         " airtime_ms = ? WHERE id = ?",
         (reason, now, now if settled else None, airtime_ms, packet.id),
-    )
-
-
-async def mark_unsent(tx: Transaction, packet: Packet, *, not_before: float | None = None) -> None:
-    """The hand-over did not happen: as it was before ``mark_sent``."""
-    await tx.execute(
-        "UPDATE outbound SET state = 'queued', reason = ?, attempts = ?, sent_at = ?, settled_at = NULL, not_before = ?"
-        " WHERE id = ?",
-        (packet.reason, packet.attempts, packet.sent_at, not_before, packet.id),
     )
 
 
