@@ -367,3 +367,8 @@ class Settings(Section):
     storage: Storage = Field(Storage(), description="where the data is")
     web: Web = Field(Web(), description="the operator's page")
     log: Log = Field(Log(), description="the log")
+
+    def secrets(self) -> tuple[str, ...]:
+        """What must never be written anywhere."""
+        values = [*(endpoint.api_key for endpoint in self.llm.endpoints), self.web.token]
+        return tuple(value.get_secret_value() for value in values if value.get_secret_value())
