@@ -120,7 +120,7 @@ OnCall = Callable[[CallRecord], None]
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """One of a person's own earlier messages. ``date``: seconds since 1970, 0 when unknown; ``who``: who wrote it."""
+    """An earlier message. ``date``: seconds since 1970, 0 unknown; ``who``: "" for the one who asks, else a name."""
 
     date: float
     who: str
@@ -128,7 +128,7 @@ class Recalled:
 
 
 Recall = Callable[[int, str], Awaitable[list[Recalled]]]
-"""``recall(conv_id, question)``: messages of that conversation that fit the question, best first."""
+"""``recall(conv_id, question)``: what people wrote there (no answers, no commands) that fits, best first."""
 
 
 class ChatModel(Protocol):

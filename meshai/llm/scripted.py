@@ -102,11 +102,6 @@ class Reply:
         """An answer with a reasoning field; without text: a model that only thought."""
         return cls(text=text, reasoning=reasoning, finish=finish)
 
-    @classmethod
-    def broken(cls, text: str, after: int, *, reset: bool = False) -> Reply:
-        """A stream that breaks after some deltas."""
-        return cls(text, break_after=after, reset=reset)
-
 
 @dataclass(slots=True)
 class Seen:

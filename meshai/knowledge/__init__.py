@@ -1,0 +1,1 @@
+"""Texts that answer without a language model, and the index that finds them."""
