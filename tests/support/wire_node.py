@@ -24,6 +24,7 @@ FAST = Timings(
     probe_every_s=0.1,
     probe_answer_s=0.25,
     frame_within_s=0.5,
+    pause_s=0.005,
     write_s=1.0,
     room_s=0.3,
     call_s=0.5,
