@@ -196,8 +196,9 @@ class _Walk:
         return value
 
     def _wrong(self, path: Path, message: str, spot: Spot | None = None) -> None:
-        spot = spot or self.document.spot(path)
-        self.document.broken.add(path)
+        if spot is None:  # the value itself, not just a key beside it
+            spot = self.document.spot(path)
+            self.document.broken.add(path)
         self.document.mistakes.append(Mistake(path_text(path), message, spot.line, spot.column))
 
     def _spot(self, key: yaml.Node, value: yaml.Node) -> Spot:
@@ -220,7 +221,7 @@ def _number_trap(text: str, value: float) -> str:
     if _SEXAGESIMAL.match(text):
         return f"YAML reads {text} as the number {value:g} (base 60); put quotes around it, or write the plain number"
     if _OCTAL.match(text):
-        return f"YAML reads {text} as the number {value:g} (octal); put quotes around it, or leave the leading 0 out"
+        return f"YAML reads {text} as the number {value:g} (octal); quote it, or leave the leading 0 out"
     if not math.isfinite(value):
         return f"{text} is not a usable number"
     return ""

@@ -8,7 +8,7 @@ import yaml
 
 _NODE_TAG = re.compile(r"^![0-9a-fA-F]{1,8}$")
 _BARE_NODE = re.compile(r"[\[,{:]\s*![0-9a-fA-F]{8}")
-_TAG_MEANING = 'a value that begins with ! must be in quotes, for example "!a1b2c3d4" (YAML takes a bare ! for a tag)'
+_TAG_MEANING = 'a value that begins with ! must be in quotes, for example "!a1b2c3d4" (a bare ! is a YAML tag)'
 _EXPONENT = re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
 _UNIT = re.compile(r"^[-+]?[0-9]+(\.[0-9]+)?\s*[A-Za-z%]+$")
 
@@ -57,7 +57,7 @@ def explain_tag(tag: str, *, secret: bool = False) -> str:
     """Why a value that YAML took for a tag is refused."""
     shown = tag.rstrip(",]}")
     if _NODE_TAG.match(shown) and not secret:
-        return f'put quotes around the node id: "{shown}" (YAML takes a bare ! for a tag)'
+        return f'put quotes around the node id: "{shown}" (a bare ! is a YAML tag)'
     return _TAG_MEANING
 
 
