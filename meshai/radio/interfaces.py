@@ -28,9 +28,13 @@ from meshai.radio.timings import Timings
 log = logging.getLogger(__name__)
 
 BAUD = 115200
+WAKE_UP = bytes([0xC3]) * 32
+"""Wakes a sleeping board and ends whatever half frame its parser is in (protocol.md §7)."""
 READ_CHUNK = 4096
 MAX_NODES = 1000
 """Node entries kept; the library adds one for every sender number it ever sees, forged ones included."""
+MAX_PORT = 511
+"""PortNum.MAX of the firmware."""
 KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
 """Seconds, seconds, probes, milliseconds: a vanished WiFi node is noticed by the kernel within a minute."""
 
@@ -190,23 +194,30 @@ class GuardedInterface(MeshInterface):  # type: ignore[misc]  # the library has 
             log.debug("no goodbye to the node: %s", explain(error))
 
     def _handleFromRadio(self, fromRadioBytes: bytes) -> None:  # noqa: N802, N803
-        """A damaged frame costs itself, never the reader thread; the library would print a traceback."""
+        """A damaged frame costs itself, never the reader thread; the library would print a traceback.
+
+        The library's node lists stay bounded: it keeps an entry for every sender number it ever sees.
+        """
         self.last_frame_at = time.monotonic()
         try:
+            mesh_pb2.FromRadio.FromString(fromRadioBytes)
             super()._handleFromRadio(fromRadioBytes)
+            if max(len(self.nodesByNum or ()), len(self.nodes or ())) > MAX_NODES:
+                self._forget_nodes()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - any library code may meet any bytes here
             self.bad_frames += 1
             log.debug("a frame was skipped: %s", type(error).__name__)
 
     def _handlePacketFromRadio(self, meshPacket: Any, hack: bool = False) -> None:  # noqa: ANN401, N802, N803
-        """Own packets that come back are dropped before the library prints them; its node lists stay bounded."""
-        if not hack and not getattr(meshPacket, "from"):
-            return
-        super()._handlePacketFromRadio(meshPacket, hack)
-        if len(self.nodesByNum) > MAX_NODES or len(self.nodes) > MAX_NODES:
-            self._forget_nodes()
+        """Drop own packets that come back, which the library would print, and ports that cannot exist.
+
+        For each port number ever seen pubsub keeps a topic.
+        """
+        if getattr(meshPacket, "from") and meshPacket.decoded.portnum <= MAX_PORT:
+            super()._handlePacketFromRadio(meshPacket, hack)
 
     def _forget_nodes(self) -> None:
+        """Keep the half heard last, and the own node."""
         own = self.myInfo.my_node_num if self.myInfo is not None else 0
         by_age = sorted(self.nodesByNum, key=lambda num: (num == own, self.nodesByNum[num].get("lastHeard") or 0))
         for num in by_age[: len(by_age) - MAX_NODES // 2]:
@@ -225,6 +236,14 @@ class _BufferedStream(GuardedInterface):
     def threads(self) -> list[threading.Thread]:
         thread = getattr(self, "_rxThread", None)
         return [thread] if isinstance(thread, threading.Thread) else []
+
+    def connect_stream(self) -> None:
+        """The stock ``StreamInterface.connect``, its pause a setting: wake the node, read, ask for everything."""
+        self._writeBytes(WAKE_UP)
+        time.sleep(self.timings.pause_s)
+        self._rxThread.start()
+        self._startConfig()
+        self._waitConnected()
 
     def _readBytes(self, length: int) -> bytes | None:  # noqa: N802
         if self._taken >= len(self._chunk):
@@ -254,6 +273,11 @@ class TcpNode(_BufferedStream, TCPInterface):  # type: ignore[misc]
         self.guard(listener, timings)
         self.socket: socket.socket | None = None
         TCPInterface.__init__(self, host, portNumber=port, connectNow=False, timeout=int(timings.handshake_s) or 1)
+
+    def connect(self) -> None:
+        """Connect and shake hands."""
+        self.myConnect()
+        self.connect_stream()
 
     def myConnect(self) -> None:  # noqa: N802
         """Connect with a time limit, and let the kernel notice a peer that vanished."""
@@ -309,7 +333,7 @@ class SerialNode(_BufferedStream, SerialInterface):  # type: ignore[misc]
         self.transport_open = True
         with contextlib.suppress(termios.error):  # a pseudo terminal may not know modem lines
             self._set_hupcl_with_termios(self.stream.fileno())
-        StreamInterface.connect(self)
+        self.connect_stream()
 
     def close(self) -> None:
         """Say goodbye, let written bytes leave, wake the reader; bounded, as the library's flush() is not (§3.6)."""
@@ -340,4 +364,4 @@ class SerialNode(_BufferedStream, SerialInterface):  # type: ignore[misc]
         except OSError as error:
             self.note_loss(explain(error))
             raise
-        time.sleep(0.1)  # as the stock client: small boards need a moment between frames
+        time.sleep(self.timings.pause_s)  # as the stock client: small boards need a moment between frames

@@ -38,7 +38,7 @@ _MEMBERS: dict[str, tuple[str, ...]] = {
         "sendHeartbeat",
         "waitForConfig",
     ),
-    "meshtastic.stream_interface:StreamInterface": ("_disconnected", "_readBytes", "_writeBytes", "close", "connect"),
+    "meshtastic.stream_interface:StreamInterface": ("_disconnected", "_readBytes", "_writeBytes", "close"),
     "meshtastic.tcp_interface:TCPInterface": ("_reconnect", "close", "connect", "myConnect"),
     "meshtastic.serial_interface:SerialInterface": ("_set_hupcl_with_termios", "connect"),
     "meshtastic.node:Node": ("_sendAdmin", "ensureSessionKey", "removeNode", "setFavorite", "setTime"),

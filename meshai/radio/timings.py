@@ -16,6 +16,7 @@ class Timings:
     probe_answer_s: float = 10.0  # … which it answers with a queueStatus (firmware >= 2.7.4)
     probe_failures: int = 2  # so many unanswered heartbeats in a row, and the interface is rebuilt
     frame_within_s: float = 180.0  # older firmware: own telemetry comes each minute
+    pause_s: float = 0.1  # after the wake-up bytes, and after each write to a serial port
     write_s: float = 5.0  # one write to the port
     room_s: float = 8.0  # waiting for room in the node's transmit queue
     call_s: float = 20.0  # any call into the library; then its thread is abandoned

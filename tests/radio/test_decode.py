@@ -232,7 +232,7 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(packet=ANYTHING, changes=st.dictionaries(FIELDS, ANYTHING, max_size=4), backlog=st.booleans())
 def test_no_packet_can_raise(packet, changes, backlog):
     run(packet, backlog=backlog)
@@ -243,7 +243,7 @@ def test_no_packet_can_raise(packet, changes, backlog):
             assert value.public_key is None or len(value.public_key) == 32
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(decoded=st.dictionaries(FIELDS, ANYTHING, max_size=6), port=st.sampled_from(["TEXT_MESSAGE_APP", "ROUTING_APP"]))
 def test_no_decoded_part_can_raise(decoded, port):
     run(text_packet(decoded={**decoded, "portnum": port}))

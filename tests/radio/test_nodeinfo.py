@@ -119,7 +119,7 @@ NAMES = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(entry=st.dictionaries(NAMES, NESTED, max_size=6))
 def test_odd_node_entries_do_not_raise(entry):
     iface = interface()
