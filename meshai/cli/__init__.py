@@ -79,8 +79,12 @@ def run(args: Sequence[str]) -> int:
 
 def _invoke(args: Sequence[str]) -> int:
     try:
-        code = cli.main(args=list(args), prog_name="meshai", standalone_mode=False)
+        with cli.make_context("meshai", list(args)) as context:  # cli.main() would make exit code 1 of a broken pipe
+            code = cli.invoke(context)
         sys.stdout.flush()
+    except click.exceptions.Exit as ended:
+        sys.stdout.flush()
+        return ended.exit_code
     except click.ClickException as error:
         error.show()
         return EXIT_USAGE

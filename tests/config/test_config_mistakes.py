@@ -43,11 +43,11 @@ def test_every_mistake_is_told_at_once(mistakes):
         "config.yaml:10:3: reply.max_bytes: must be at least 50 (got 10)",
         "config.yaml:11:3: reply.spacing_s: a number is needed (got '5s'); write only the number, without a unit",
         "config.yaml:12:3: reply.max_bytes: given twice, in line 10 and line 12",
-        "config.yaml:15:7: llm.endpoints.0.model: missing",
         (
             "config.yaml:15:7: llm.endpoints.0.base_url: must begin with http:// or https:// and have no spaces"
             " (got 'ftp://host')"
         ),
+        "config.yaml:15:7: llm.endpoints.0.model: missing",
         "config.yaml:16:7: llm.endpoints.0.modell: unknown key; did you mean model?",
         "config.yaml:20:5: memory.tuning.soft_percent: must be below hard_percent (95 >= 90)",
         "config.yaml:22:3: memory.compact_every: a whole number is needed (got 1.5)",
