@@ -58,8 +58,8 @@ class RollingHour:
         return max(0.0, self._total) if self._entries else 0.0
 
     def free_in_s(self, now: float, need_ms: float, limit_ms: float) -> float:
-        """How long until ``need_ms`` fits under ``limit_ms``; a packet larger than the limit fits an empty hour."""
-        over = self.used_ms(now) + min(need_ms, limit_ms) - limit_ms
+        """How long until ``need_ms`` fits under ``limit_ms``; the whole hour if it never does."""
+        over = self.used_ms(now) + need_ms - limit_ms
         if over <= 0:
             return 0.0
         for at, ms in self._entries:
@@ -166,7 +166,7 @@ class Governor:
             return 10.0
         if packet.kind == "notice" or settings.budget_percent >= 100:
             return 0.0
-        return self._hour.free_in_s(now, packet.airtime_ms, self._budget_ms())
+        return self._free_in_s(packet.airtime_ms, self._budget_ms())
 
     def heard_alert(self, text: str) -> float | None:
         """The node says when it may send again (DUTY_CYCLE_LIMIT, protocol.md §3.2); returns the seconds."""
@@ -227,7 +227,11 @@ class Governor:
             return 0.0
         if (self._telemetry().air_util_tx_percent or 0.0) >= percent:
             return 30.0  # the node counts its relaying too; its own figure comes each minute
-        return self._hour.free_in_s(self._clock.monotonic(), ms, percent * HOUR_S * 10)
+        return self._free_in_s(ms, percent * HOUR_S * 10)
+
+    def _free_in_s(self, ms: float, limit_ms: float) -> float:
+        """A packet larger than the whole limit may go in an empty hour."""
+        return self._hour.free_in_s(self._clock.monotonic(), min(ms, limit_ms), limit_ms)
 
     def _snr_floor(self) -> float:
         return SNR_FLOOR_DB.get(self.modem().spreading_factor, -17.5)

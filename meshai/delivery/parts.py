@@ -165,11 +165,11 @@ def _spans(
         if is_last:
             break
     else:
-        _feed_last(text, spans, max_bytes - room)
+        _feed_last(text, spans, room, max_bytes - room)
     return spans, place
 
 
-def _feed_last(text: str, spans: list[tuple[int, int]], overhead: int) -> None:
+def _feed_last(text: str, spans: list[tuple[int, int]], room: int, overhead: int) -> None:
     """Let a last part that is too short take words from the one before."""
     if len(spans) < 2:
         return
@@ -181,7 +181,7 @@ def _feed_last(text: str, spans: list[tuple[int, int]], overhead: int) -> None:
     words = [place for place in enough if _may_break(text, start, place) and _url_over(text, start, place) is None]
     if not enough:
         return
-    place = words[-1] if words and size(text[words[-1] : end]) + overhead <= 4 * MIN_LAST_BYTES else enough[-1]
+    place = words[-1] if words and size(text[words[-1] : end]) <= min(room, 4 * MIN_LAST_BYTES) else enough[-1]
     spans[-2] = (start, start + len(text[start:place].rstrip()))
     spans[-1] = (place + _white(text, place), end)
 

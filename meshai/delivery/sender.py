@@ -46,6 +46,8 @@ LOOK_AGAIN_S = 15.0
 BUSY_NODE_S = 5.0
 """A node whose queue is full is asked again after this."""
 STORAGE_PAUSE_S = 5.0
+MOST_NODES = 10
+"""The greatest users of airtime that ``status`` names."""
 CLOCK_JUMP_S = 60.0
 """A wall clock that moves this much against the monotonic one has jumped."""
 
@@ -82,6 +84,7 @@ class Sender:
         self._waits: dict[int, Wait] = {}
         self._held_nodes: set[str] = set()
         self._counts: dict[str, int] = {}
+        self._today: dict[str, object] = {}
         self._queued_ms = 0
         self._handed: tuple[Packet, int, float] | None = None
         self._last_text_at = float("-inf")
@@ -144,7 +147,7 @@ class Sender:
         """Facts for ``status``; JSON types only."""
         return {
             **self._counts,
-            "airtime": self._governor.status(self._queued_ms),
+            "airtime": self._governor.status(self._queued_ms) | {"today": self._today},
             "problems": self._problems.listed(),
         }
 
@@ -197,6 +200,12 @@ class Sender:
         self._counts = await outbound.counts(self._db)
         self._queued_ms = await outbound.queued_airtime_ms(self._db)
         self._newest_id = await outbound.newest_id(self._db)
+        spent = await airtime.on_day(self._db, self._clock.now())
+        self._today = {
+            "packets": sum(packets for _, packets, _ in spent),
+            "airtime_ms": sum(ms for _, _, ms in spent),
+            "by_node": {node: ms for node, _, ms in spent[:MOST_NODES]},
+        }
 
     async def _follow_clock(self) -> None:
         """A Pi's clock jumps when the network arrives: what waits must neither expire nor wait for years."""

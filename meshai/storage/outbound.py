@@ -146,7 +146,7 @@ async def by_packet_id(q: Queries, packet_id: int) -> Packet | None:
 
 async def queued(q: Queries, *, limit: int = 300) -> list[Packet]:
     """What waits to be sent, in the order of its own person's turn."""
-    where = "o.state = 'queued' ORDER BY o.priority, o.answer_id, o.part, o.id LIMIT ?"
+    where = "o.settled_at IS NULL AND o.state = 'queued' ORDER BY o.priority, o.answer_id, o.part, o.id LIMIT ?"
     return await _packets(q, where, (limit,))
 
 
@@ -157,7 +157,9 @@ async def in_flight(q: Queries) -> list[Packet]:
 
 async def overdue(q: Queries, now: float) -> list[Packet]:
     """Queued or held past their time."""
-    return await _packets(q, "o.state IN ('queued', 'held') AND o.expires_at <= ? ORDER BY o.id", (now,))
+    return await _packets(
+        q, "o.settled_at IS NULL AND o.state IN ('queued', 'held') AND o.expires_at <= ? ORDER BY o.id", (now,)
+    )
 
 
 async def of_answer(q: Queries, answer_id: int) -> list[Packet]:
@@ -168,13 +170,16 @@ async def of_answer(q: Queries, answer_id: int) -> list[Packet]:
 async def held_of_node(q: Queries, node_id: str) -> list[Packet]:
     """What is held for a node, oldest answer first; answers still being written are not ready."""
     return await _packets(
-        q, "o.state = 'held' AND o.node_id = ? AND a.complete = 1 ORDER BY o.answer_id, o.part, o.id", (node_id,)
+        q,
+        "o.settled_at IS NULL AND o.state = 'held' AND o.node_id = ? AND a.complete = 1"
+        " ORDER BY o.answer_id, o.part, o.id",
+        (node_id,),
     )
 
 
 async def nodes_with_held(q: Queries) -> set[str]:
     """The nodes something is held for."""
-    rows = await q.fetch_all("SELECT DISTINCT node_id FROM outbound WHERE state = 'held'")
+    rows = await q.fetch_all("SELECT DISTINCT node_id FROM outbound WHERE settled_at IS NULL AND state = 'held'")
     return {str(row[0]) for row in rows}
 
 
@@ -277,7 +282,8 @@ async def last_sent_at(q: Queries) -> float | None:
 
 async def queued_airtime_ms(q: Queries) -> int:
     """Time on air the queued packets will take, command replies excepted: it is reserved."""
-    sql = "SELECT coalesce(sum(airtime_ms), 0) FROM outbound WHERE state = 'queued' AND priority > 0"
+    sql = "SELECT coalesce(sum(airtime_ms), 0) FROM outbound"
+    sql += " WHERE settled_at IS NULL AND state = 'queued' AND priority > 0"
     return int(await q.fetch_value(sql))
 
 
@@ -285,8 +291,8 @@ async def counts(q: Queries) -> dict[str, int]:
     """How many packets are queued, in flight and held."""
     row: Row | None = await q.fetch_one(
         "SELECT coalesce(sum(state = 'queued'), 0) AS queued,"
-        " coalesce(sum(state IN ('sent', 'relayed') AND settled_at IS NULL), 0) AS in_flight,"
-        " coalesce(sum(state = 'held'), 0) AS held FROM outbound WHERE state IN ('queued', 'sent', 'relayed', 'held')"
+        " coalesce(sum(state IN ('sent', 'relayed')), 0) AS in_flight,"
+        " coalesce(sum(state = 'held'), 0) AS held FROM outbound WHERE settled_at IS NULL"
     )
     return {key: int(row[key]) for key in ("queued", "in_flight", "held")} if row else {}
 

@@ -177,6 +177,7 @@ def clock() -> FakeClock:
 @pytest.fixture
 async def station(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Station]:
     db = await Database.open(tmp_path / "meshai.db")
+    await db._writer.execute("PRAGMA synchronous = OFF")  # no power is cut here
     made = Station(db, clock)
     await made.sender.prepare()
     await made.settle()

@@ -176,6 +176,7 @@ CREATE TABLE answers (
     created_at REAL NOT NULL
 ) STRICT;
 CREATE INDEX answers_by_node ON answers (node_id, id);
+CREATE INDEX answers_open ON answers (id) WHERE complete = 0;
 
 -- A packet: queued → sent → relayed → delivered, or failed, expired, held (DESIGN §3).
 CREATE TABLE outbound (
@@ -201,9 +202,9 @@ CREATE TABLE outbound (
     expires_at REAL NOT NULL,
     created_at REAL NOT NULL,
     sent_at REAL,
-    settled_at REAL
+    settled_at REAL                              -- NULL: something may still happen to it
 ) STRICT;
-CREATE INDEX outbound_open ON outbound (state, priority, id) WHERE state IN ('queued', 'sent', 'relayed', 'held');
+CREATE INDEX outbound_open ON outbound (state, priority, id) WHERE settled_at IS NULL;
 CREATE INDEX outbound_by_packet ON outbound (packet_id);
 CREATE INDEX outbound_by_node ON outbound (node_id, id);
 CREATE INDEX outbound_by_answer ON outbound (answer_id, part);
