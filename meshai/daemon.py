@@ -6,6 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 
 from meshai.clock import Clock, SystemClock
 from meshai.commands.base import Services
@@ -25,7 +26,9 @@ from meshai.ops.health import Health
 from meshai.radio.link import RadioLink
 from meshai.reception import Reception
 from meshai.recovery import Recovery
+from meshai.storage import nodes
 from meshai.storage.database import Database
+from meshai.storage.totals import totals
 
 log = logging.getLogger(__name__)
 
@@ -37,12 +40,20 @@ class Daemon:
     """
 
     def __init__(
-        self, settings: Settings, db: Database, link: RadioLink, model: ChatModel, clock: Clock | None = None
+        self,
+        settings: Settings,
+        db: Database,
+        link: RadioLink,
+        model: ChatModel,
+        *,
+        summarizer: ChatModel | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.settings = settings
         self.db = db
         self.link = link
         self.model = model
+        self.summarizer = summarizer or model
         self.clock = clock or SystemClock()
         self.started_at = self.clock.monotonic()
         self._stopping: list[Callable[[], Awaitable[None]]] = []
@@ -66,6 +77,7 @@ class Daemon:
             clock,
             boot_id=secrets.token_hex(8),
             parallel=self.settings.llm.parallel,
+            summariser=self.summarizer,
         )
         self.notices = Notices(db, clock, self.outbox)
         self.exchange = Exchange(
@@ -136,6 +148,8 @@ class Daemon:
                 log.exception("stopping %s failed", step)
         await self.recovery.note_alive()
         await self.model.aclose()
+        if self.summarizer is not self.model:
+            await self.summarizer.aclose()
 
     def reload(self, settings: Settings) -> None:
         """Take over settings that can change while running; the caller has dropped those that cannot."""
@@ -144,14 +158,20 @@ class Daemon:
         self.memory.reconfigure(settings.memory)
         self.sender.wake()
 
-    def status(self) -> dict[str, object]:
-        """Everything ``meshai status`` shows of the running parts."""
+    async def status(self) -> dict[str, object]:
+        """Everything ``meshai status`` shows of the running parts; JSON types only."""
+        node = self.link.node
         return {
             "uptime_s": round(self.clock.monotonic() - self.started_at, 1),
             "link": self.link.status(),
+            "node": {"id": node.id, "name": node.long_name, "region": node.region, "preset": node.preset}
+            if node
+            else None,
             "queue": {"waiting": self.responder.waiting, "in_progress": self.responder.in_progress},
             "delivery": self.sender.status(),
             "airtime": self.governor.status(),
-            "model": self.model.status(),
+            "model": {"label": self.model.label, **self.model.status()},
+            "memory": {"strategy": self.settings.memory.strategy, **await totals(self.db)},
+            "nodes": [asdict(row) for row in await nodes.every(self.db)],
             "dropped": dict(self.inbox.counters.dropped),
         }

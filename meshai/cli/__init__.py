@@ -26,6 +26,8 @@ EXIT_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module, what `meshai --help` says); each module has a click command called `command`
+    "run": ("meshai.cli.run", "Run the daemon in the foreground."),
+    "status": ("meshai.cli.status", "Show how the running daemon is doing."),
     "config": ("meshai.cli.config", "Check a configuration file, or print the example."),
 }
 

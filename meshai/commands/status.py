@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from meshai import __version__
 from meshai.commands.base import Call, Outcome, Reply
+from meshai.ops.humanize import duration
 from meshai.storage import messages
 from meshai.storage.database import Transaction
 
@@ -45,14 +46,3 @@ def _warning(call: Call) -> str:
         return "WARNING: my node is in ham mode and gets no PKI DMs; see access.require_pki."
     return ""
 
-
-def duration(seconds: float) -> str:
-    """The two largest units: "3d 4h", "5h 12m", "42s"."""
-    units = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
-    parts: list[str] = []
-    rest = int(max(0.0, seconds))
-    for name, size in units:
-        count, rest = divmod(rest, size)
-        if count or parts:
-            parts.append(f"{count}{name}")
-    return " ".join(parts[:2]) or "0s"

@@ -1,0 +1,91 @@
+"""``meshai status``: asks the running daemon."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command(short_help="Show how the running daemon is doing.")
+@click.option("-c", "--config", type=click.Path(path_type=Path), help="The configuration file.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything the daemon says, as JSON.")
+def command(config: Path | None, *, as_json: bool) -> None:
+    """Show link, queue, airtime, memory and model of the running daemon; exit 3 when none runs."""
+    from meshai.config.loader import load_settings
+    from meshai.errors import MissingError
+    from meshai.ops import control, paths
+
+    loaded = load_settings(config, os.environ)
+    database = paths.database_path(loaded.settings.storage.database, os.environ)
+    socket = paths.find_control_socket(database, os.environ)
+    if socket is None:
+        raise MissingError(f"no daemon is running for {database}: start it with: meshai run")
+    facts = control.call(socket, "status")
+    click.echo(json.dumps(facts, indent=2, ensure_ascii=False) if as_json else render(facts))
+
+
+def render(facts: Mapping[str, Any]) -> str:
+    """The facts as a person wants to read them."""
+    from meshai.ops.humanize import duration
+
+    link, node, airtime = facts["link"], facts["node"], facts["airtime"]
+    queue, memory, model = facts["queue"], facts["memory"], facts["model"]
+    rows = [
+        ("MeshAI", f"{facts['version']}, up {duration(facts['uptime_s'])}, process {facts['pid']}"),
+        ("link", f"{link['state']} ({link['device']})" + (f": {link['reason']}" if link.get("reason") else "")),
+        ("node", f"{node['id']} {node['name']}, {node['region']} {node['preset']}" if node else "not seen yet"),
+        ("questions", f"{queue['in_progress']} being answered, {queue['waiting']} waiting"),
+        ("airtime", _airtime(airtime)),
+        ("memory", f"{memory['messages']} messages of {memory['conversations']} people, {memory['strategy']}"),
+        ("model", model.get("label", "")),
+    ]
+    rows += [(f"  {endpoint['name']}", _endpoint(endpoint)) for endpoint in model.get("endpoints", [])]
+    rows += [("problem", text) for text in _problems(facts)]
+    lines = [f"{name:<10} {text}" for name, text in rows]
+    return "\n".join(lines + _nodes(facts["nodes"]))
+
+
+def _airtime(airtime: Mapping[str, Any]) -> str:
+    used = airtime["used_percent"]
+    channel = airtime.get("channel_utilization_percent")
+    seen = f"; channel {channel:.1f} % busy" if channel is not None else ""
+    return f"{used:.2f} % of the last hour, budget {airtime['budget_percent']:g} %{seen}"
+
+
+def _endpoint(endpoint: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{key.replace('_', ' ')} {value}"
+        for key, value in endpoint.items()
+        if key != "name" and value not in ("", None)
+    )
+
+
+def _problems(facts: Mapping[str, Any]) -> list[str]:
+    problems = [str(problem) for problem in facts["delivery"].get("problems", [])]
+    if facts.get("unwell"):
+        problems.append(facts["unwell"])
+    alarmed = [node["node_id"] for node in facts["nodes"] if node["key_alarm_at"]]
+    return problems + [f"{node_id} may have a new key, see the log" for node_id in alarmed]
+
+
+def _nodes(nodes: list[Mapping[str, Any]]) -> list[str]:
+    if not nodes:
+        return []
+    lines = ["", f"{'node':<10} {'name':<20} {'parts delivered':<16} {'relayed':<8} {'failed':<7} without PKI"]
+    lines += [
+        f"{node['node_id']:<10} {_printable(node['long_name'])[:20]:<20} "
+        f"{node['parts_delivered']}/{node['parts_sent']:<14} {node['parts_relayed']:<8} {node['parts_failed']:<7} "
+        f"{node['ignored_no_pki']}"
+        for node in nodes[:20]
+    ]
+    return lines
+
+
+def _printable(text: str) -> str:
+    """A node's name is its owner's choice: no terminal escapes."""
+    return "".join(char if char.isprintable() else "?" for char in text)
