@@ -15,6 +15,7 @@ from meshai.conversation.dispatch import Dispatcher
 from meshai.conversation.exchange import Exchange
 from meshai.conversation.front import Front
 from meshai.conversation.notices import Notices
+from meshai.conversation.pause import Pause
 from meshai.conversation.responder import Responder
 from meshai.delivery.governor import Governor
 from meshai.delivery.outbox import Outbox
@@ -95,8 +96,9 @@ class Daemon:
             parallel=self.settings.llm.parallel,
             max_waiting=lambda: self.settings.limits.queue,
         )
+        self.pause = Pause(clock)
         self.dispatcher = Dispatcher(db, self._services(), self.responder, self.notices)
-        self.front = Front(db, lambda: self.settings, clock, self.dispatcher, self.responder, self.notices)
+        self.front = Front(db, lambda: self.settings, clock, self.dispatcher, self.responder, self.notices, self.pause)
         self.inbox = Inbox(db, lambda: self.settings, clock, node=lambda: link.node, peer=link.peer)
         self.reception = Reception(db, clock, self.inbox, self.front, self.sender)
         self.recovery = Recovery(db, lambda: self.settings, clock, self.front, self.responder, self.exchange)
@@ -115,6 +117,7 @@ class Daemon:
             link=self.link,
             model=self.model,
             memory=self.memory,
+            pause=self.pause,
             outbox=self.outbox,
             queue_length=lambda: self.responder.waiting,
             airtime=self.governor.status,

@@ -17,7 +17,7 @@ from meshai.config.model import ChannelEntry, Settings
 from meshai.conversation.router import Route, RouteKind, route_channel, route_dm
 from meshai.identity import Person
 from meshai.radio.link import Channel, Decoding, Inbound, LinkState, NodeInfo, Peer
-from meshai.storage import conversations, inbound, messages, nodes
+from meshai.storage import conversations, identities, inbound, messages, nodes
 from meshai.storage.database import Database, Transaction
 
 log = logging.getLogger(__name__)
@@ -181,7 +181,9 @@ class Inbox:
         if not packet.is_dm:
             key = conversations.channel_key(packet.channel_name)
             conversation = await conversations.get_or_create(tx, key, kind="channel", node_id=None, now=now)
-            return Person(packet.sender_id, None, conversation.id, identity.Standing.NUMBER, name)
+            # The key its node is known by, so that the answer can go by DM; on a channel it proves nothing.
+            known = identity.current_key(await identities.of_node(tx, packet.sender_id))
+            return Person(packet.sender_id, known, conversation.id, identity.Standing.NUMBER, name)
         pinned = identity.pinned_admin_key(self._settings().access.admins, packet.sender_id)
         public_key = packet.public_key if packet.authenticated else None
         return await identity.identify(tx, packet.sender_id, public_key, now=now, pinned=pinned, name=name)

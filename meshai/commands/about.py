@@ -19,6 +19,7 @@ class About:
     help: ClassVar[str] = "about tells what I am, who runs me, and where your words are stored and sent."
     stops_answer: ClassVar[bool] = False
     needs_memory: ClassVar[bool] = False
+    for_admins: ClassVar[bool] = False
 
     async def run(self, call: Call, tx: Transaction) -> Outcome:
         """One packet, whatever the owner's name."""

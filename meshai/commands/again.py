@@ -19,6 +19,7 @@ class Again:
     help: ClassVar[str] = "again sends my last answer once more; again 2 only its part 2."
     stops_answer: ClassVar[bool] = False
     needs_memory: ClassVar[bool] = False
+    for_admins: ClassVar[bool] = False
 
     async def run(self, call: Call, tx: Transaction) -> Outcome:
         """A part that does not exist is said so."""

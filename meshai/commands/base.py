@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from meshai.clock import Clock
 from meshai.config.model import Settings
+from meshai.conversation.pause import Pause
 from meshai.identity import Person
 from meshai.inbox import Question
 from meshai.storage.database import Transaction
@@ -32,6 +33,7 @@ class Services:
     link: RadioLink
     model: ChatModel
     memory: Memory
+    pause: Pause
     outbox: Outbox
     queue_length: Callable[[], int]
     airtime: Callable[[], Mapping[str, object]]
@@ -87,7 +89,8 @@ class Command(Protocol):
     summary: ClassVar[str]  # a few words, for the reference
     help: ClassVar[str]  # what !help NAME answers; one packet
     stops_answer: ClassVar[bool]  # the person's answer in progress is stopped first
-    needs_memory: ClassVar[bool]  # not for people without a conversation
+    needs_memory: ClassVar[bool]  # not for people without a conversation, nor on a channel
+    for_admins: ClassVar[bool]  # unknown to everybody else
 
     async def run(self, call: Call, tx: Transaction) -> Outcome:
         """Do it inside ``tx``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from meshai.commands.base import Call, Outcome, Reply
+from meshai.identity import is_admin
 from meshai.storage.database import Transaction
 
 
@@ -18,6 +19,7 @@ class Help:
     help: ClassVar[str] = "help [command] lists the commands, or explains one of them."
     stops_answer: ClassVar[bool] = False
     needs_memory: ClassVar[bool] = False
+    for_admins: ClassVar[bool] = False
 
     async def run(self, call: Call, tx: Transaction) -> Outcome:
         """Answer from the registry."""
@@ -25,8 +27,9 @@ class Help:
 
         word = call.argument.split()[0].lower().removeprefix("!") if call.argument else ""
         command = registry.find(word)
-        if command is not None:
+        admin = is_admin(call.services.settings().access.admins, call.person)
+        if command is not None and (admin or not command.for_admins):
             return Reply(command.help)
-        names = " ".join(f"!{command.name}" for command in registry.COMMANDS if command.name != self.name)
+        names = " ".join(f"!{c.name}" for c in registry.COMMANDS if c.name != self.name and (admin or not c.for_admins))
         unknown = f"No command {word[:20]}. " if word else ""
         return Reply(f"{unknown}Just ask me anything. Commands: {names}. More on one: !help reset")

@@ -19,6 +19,7 @@ class More:
     help: ClassVar[str] = "more sends the rest of my last long answer."
     stops_answer: ClassVar[bool] = False
     needs_memory: ClassVar[bool] = False
+    for_admins: ClassVar[bool] = False
 
     async def run(self, call: Call, tx: Transaction) -> Outcome:
         """Stored text first; no model call for it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from meshai.commands.about import About
+from meshai.commands.admin import Admin
 from meshai.commands.again import Again
 from meshai.commands.base import Command
 from meshai.commands.help import Help
@@ -13,7 +14,18 @@ from meshai.commands.status import Status
 from meshai.commands.stop import Stop
 from meshai.commands.whoami import Whoami
 
-COMMANDS: tuple[Command, ...] = (Help(), Ping(), Status(), About(), Whoami(), Reset(), More(), Again(), Stop())
+COMMANDS: tuple[Command, ...] = (
+    Help(),
+    Ping(),
+    Status(),
+    About(),
+    Whoami(),
+    Reset(),
+    More(),
+    Again(),
+    Stop(),
+    Admin(),
+)
 """In the order ``!help`` names them."""
 
 _BY_WORD = {word: command for command in COMMANDS for word in (command.name, *command.aliases)}

@@ -21,6 +21,7 @@ class Reset:
     )
     stops_answer: ClassVar[bool] = True
     needs_memory: ClassVar[bool] = True
+    for_admins: ClassVar[bool] = False
 
     async def run(self, call: Call, tx: Transaction) -> Outcome:
         """The pinned answer; N counts messages, not commands and notices."""

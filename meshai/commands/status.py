@@ -24,6 +24,7 @@ class Status:
     )
     stops_answer: ClassVar[bool] = False
     needs_memory: ClassVar[bool] = False
+    for_admins: ClassVar[bool] = False
 
     async def run(self, call: Call, tx: Transaction) -> Outcome:
         """Collect the facts; each is short."""
@@ -45,4 +46,3 @@ def _warning(call: Call) -> str:
     if node is not None and node.licensed and call.services.settings().access.require_pki:
         return "WARNING: my node is in ham mode and gets no PKI DMs; see access.require_pki."
     return ""
-

@@ -19,6 +19,7 @@ class Stop:
     help: ClassVar[str] = "stop ends my answer in progress and drops the parts that are not sent yet."
     stops_answer: ClassVar[bool] = True
     needs_memory: ClassVar[bool] = False
+    for_admins: ClassVar[bool] = False
 
     async def run(self, call: Call, tx: Transaction) -> Outcome:
         """Says whether there was anything to stop."""

@@ -7,6 +7,15 @@ from meshai.inbox import Question
 
 
 def address(question: Question) -> Address:
-    """The person's DM, or the channel for somebody whose key is unknown."""
-    channel = question.channel.index if question.channel is not None else None
-    return Address(question.person.node_id, question.person.public_key, channel)
+    """The person's DM; the channel only for a question from there by somebody whose key is unknown."""
+    person = question.person
+    if question.channel is not None and person.public_key is None:
+        return Address(person.node_id, None, question.channel.index)
+    return Address(person.node_id, person.public_key)
+
+
+def threads_on(question: Question) -> int | None:
+    """The packet an answer refers to; a DM cannot refer to a channel's message."""
+    if question.channel is not None and question.person.public_key is not None:
+        return None
+    return question.packet_id

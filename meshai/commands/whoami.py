@@ -27,6 +27,7 @@ class Whoami:
     help: ClassVar[str] = "whoami tells how I see you: your node, your key's fingerprint, and what I keep of you."
     stops_answer: ClassVar[bool] = False
     needs_memory: ClassVar[bool] = False
+    for_admins: ClassVar[bool] = False
 
     async def run(self, call: Call, tx: Transaction) -> Outcome:
         """Never shows more than the caller's own."""

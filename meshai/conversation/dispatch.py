@@ -10,6 +10,7 @@ from meshai.commands.registry import find
 from meshai.conversation.notices import Notices
 from meshai.conversation.responder import Responder
 from meshai.conversation.router import Route, RouteKind
+from meshai.identity import is_admin
 from meshai.inbox import Question
 from meshai.storage import inbound, nodes
 from meshai.storage.database import Database, Transaction
@@ -33,7 +34,7 @@ class Dispatcher:
 
     async def run(self, question: Question) -> None:
         """Answer a ``!word``; an unknown one gets a hint now and then in a DM, and silence on a channel."""
-        command = find(question.route.word)
+        command = self._find(question)
         stopped = False
         if command is not None and command.stops_answer:
             dropped = await self._responder.stop(question)
@@ -43,6 +44,14 @@ class Dispatcher:
         if continued is not None and not self._responder.submit(question, continues=continued):
             await self._notices.once(question, "busy", "I am busy. Please try again in a minute.")
 
+    def _find(self, question: Question) -> Command | None:
+        """Admin commands exist for admins only: to anybody else they are unknown."""
+        command = find(question.route.word)
+        if command is None or not command.for_admins:
+            return command
+        admins = self._services.settings().access.admins
+        return command if question.channel is None and is_admin(admins, question.person) else None
+
     async def more(self, question: Question) -> None:
         """What ``!more`` does, asked by a tapback."""
         await self.run(replace(question, route=Route(RouteKind.COMMAND, "", "more")))
@@ -51,6 +60,9 @@ class Dispatcher:
         now = self._services.clock.now()
         if command is None:
             await self._hint(tx, question, now)
+            return None
+        if question.channel is not None and command.needs_memory:
+            await self._notices.settle(tx, question, "Please ask me that in a direct message.", kind="command")
             return None
         if command.needs_memory and not question.person.has_memory:
             await self._notices.settle(tx, question, NO_MEMORY, kind="command")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from meshai.clock import Clock
-from meshai.commands.target import address
+from meshai.commands.target import address, threads_on
 from meshai.config.model import Settings
 from meshai.conversation import persona
 from meshai.conversation.disclosure import Disclosure
@@ -235,7 +235,7 @@ class Exchange:
             kind="answer" if turn.continues is None else "more",
             conv_id=question.person.conv_id,
             inbound_id=question.inbound_id,
-            reply_id=question.packet_id,
+            reply_id=threads_on(question),
             hops_used=question.hops,
             asked_at=question.received_at,
             max_parts=plan.parts,

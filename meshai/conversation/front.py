@@ -10,9 +10,11 @@ from meshai.clock import Clock
 from meshai.config.model import Settings
 from meshai.conversation.dispatch import Dispatcher
 from meshai.conversation.notices import Notices
+from meshai.conversation.pause import Pause
 from meshai.conversation.responder import Responder
 from meshai.conversation.router import RouteKind
 from meshai.conversation.throttle import HOUR_S, Throttle, Verdict
+from meshai.identity import is_admin
 from meshai.inbox import STALE_S, Question
 from meshai.storage import answers, inbound
 from meshai.storage.database import Database
@@ -39,6 +41,7 @@ class Front:
         dispatcher: Dispatcher,
         responder: Responder,
         notices: Notices,
+        pause: Pause,
     ) -> None:
         self._db = db
         self._settings = settings
@@ -46,10 +49,10 @@ class Front:
         self._dispatcher = dispatcher
         self._responder = responder
         self._notices = notices
+        self._pause = pause
         limits = settings().limits
         self._throttle = Throttle(limits.per_node_per_hour, limits.per_hour)
         self._command_throttle = Throttle(2 * limits.per_node_per_hour, 2 * limits.per_hour)
-        self.paused_until: float | None = None
 
     def apply_limits(self) -> None:
         """Take over changed limits after a reload."""
@@ -60,12 +63,15 @@ class Front:
         self._command_throttle.per_hour = 2 * limits.per_hour
 
     async def start(self) -> None:
-        """Carry the last hour's rates over a restart."""
+        """Carry the last hour's rates and a pause over a restart."""
+        await self._pause.load(self._db)
         self._throttle.seed(await inbound.asked_since(self._db, self._clock.now() - HOUR_S))
 
     async def take(self, question: Question) -> None:
         """Send one question on its way."""
-        if question.is_tapback:
+        if self._pause.is_on and not is_admin(self._settings().access.admins, question.person):
+            await self._ignore(question, "paused")
+        elif question.is_tapback:
             await self._tapback(question)
         elif question.expired:
             await self._was_offline(question)

@@ -6,7 +6,7 @@ import logging
 import math
 
 from meshai.clock import Clock
-from meshai.commands.target import address
+from meshai.commands.target import address, threads_on
 from meshai.conversation.responder import Turn
 from meshai.conversation.throttle import HOUR_S
 from meshai.delivery.outbox import Answer, Outbox
@@ -49,7 +49,7 @@ class Notices:
                 kind=kind,
                 conv_id=question.person.conv_id,
                 inbound_id=question.inbound_id,
-                reply_id=question.packet_id,
+                reply_id=threads_on(question),
                 hops_used=question.hops,
                 asked_at=question.received_at,
                 max_parts=1,

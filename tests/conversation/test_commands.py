@@ -1,12 +1,14 @@
 """The !commands through the running daemon (DESIGN §4.3)."""
 
 import pytest
+from support.inbox_world import OTHER_KEY, ZOE
 
 from meshai.commands.registry import COMMANDS
 
 
 @pytest.mark.parametrize("word", [w for command in COMMANDS for w in (command.name, *command.aliases)])
-async def test_every_command_answers_in_one_packet(station, word):
+async def test_every_command_answers_in_one_packet(start_station, word):
+    station = await start_station(access={"admins": [ZOE]})
     await station.dm("hello")
     await station.dm(f"!{word}")
     assert len(station.texts()) == 2
@@ -16,7 +18,8 @@ async def test_every_command_answers_in_one_packet(station, word):
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-async def test_help_of_every_command_fits_one_packet(station, command):
+async def test_help_of_every_command_fits_one_packet(start_station, command):
+    station = await start_station(access={"admins": [ZOE]})
     await station.dm(f"!help {command.name}")
     assert station.texts()[0].startswith(command.help[:20])
     assert len(station.texts()) == 1
@@ -78,3 +81,35 @@ async def test_stateless_person_has_no_memory_commands(start_station):
     await station.dm("hello")
     await station.dm("!reset", key=None)
     assert "no memory of you" in station.texts()[-1]
+
+
+async def test_admin_commands_do_not_exist_for_others(start_station):
+    station = await start_station(access={"admins": [ZOE]})
+    await station.dm("hello")
+    await station.dm("!admin pause", key=OTHER_KEY)  # the same number with another key
+    assert station.texts()[-1] == "I do not know !admin. Try !help."
+    await station.dm("!help", key=OTHER_KEY)
+    assert "!admin" not in station.texts()[-1]
+
+
+async def test_paused_bot_answers_admins_only_also_after_a_restart(start_station):
+    station = await start_station(access={"admins": [ZOE]})
+    await station.dm("!admin pause 2h")
+    assert station.texts() == ["Paused for 2h 0m: I answer admins only."]
+    await station.restart()
+    await station.dm("hello?", node="!0000b002", key=OTHER_KEY)
+    assert len(station.texts()) == 1
+    await station.dm("!admin resume")
+    await station.dm("hello?", node="!0000b002", key=OTHER_KEY)
+    assert len(station.texts("!0000b002")) == 1
+
+
+async def test_admin_blocks_and_unblocks_a_node(start_station):
+    station = await start_station(access={"admins": [ZOE]})
+    await station.dm("!admin block !0000b002 2h")
+    assert station.texts()[-1] == "Node !0000b002 gets silence for 2h 0m."
+    await station.dm("hello?", node="!0000b002", key=OTHER_KEY)
+    assert station.texts("!0000b002") == []
+    await station.dm("!admin unblock !0000b002")
+    await station.dm("hello?", node="!0000b002", key=OTHER_KEY)
+    assert len(station.texts("!0000b002")) == 1
