@@ -157,7 +157,8 @@ class OfflineAnswerer:
             return WELCOME
         if _GREETING.fullmatch(question):
             return HELLO
-        words = list(dict.fromkeys([*_COMMAND.findall(question.lower()), *content_words(question)]))
+        commands = _COMMAND.findall(question.lower())
+        words = list(dict.fromkeys([*commands, *content_words(question), *(["bot"] if commands else [])]))
         passages = self._passages(words, question)
         is_key_words = bool(passages) and len(words) <= 4 and not _STATEMENT.search(question)
         if not _QUESTION.search(question) and not is_key_words:
@@ -191,6 +192,8 @@ class OfflineAnswerer:
         room = int(request.max_tokens * BYTES_PER_TOKEN)
         limit = room if detail else min(room, self._max_bytes)
         sentences = [sentence for passage in passages[: None if detail else 1] for sentence in passage.sentences]
+        asked = [f"!{command}" for command in _COMMAND.findall(question.lower())]
+        sentences.sort(key=lambda sentence: bool(asked) and not any(command in sentence for command in asked))
         lead = NOTES_AGAIN if _said_before(request) else NOTES
         text = lead + sentences[0]
         for sentence in sentences[1:]:
