@@ -1,38 +1,47 @@
-"""Finding old messages: full-text search over one conversation's current epoch, without a model."""
+"""Finding old messages: full-text search over one conversation's epoch, without a model.
+
+The index gives the messages that hold the rarest words of the question; their text is then scored in ``recall``.
+The effort is bounded, so an archive of years answers as fast as one of weeks.
+"""
 
 from __future__ import annotations
 
 import heapq
 import json
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Literal
 
 from meshai.errors import StorageError
+from meshai.memory.question import Question, Term, read_question, wants_recall
 from meshai.memory.recall import (
     DEFAULT_WEIGHTS,
     Candidate,
-    Question,
-    Term,
     Weights,
-    author_fits,
+    Worth,
+    asks,
+    author_factor,
     inverse_frequency,
-    read_question,
+    kind_factor,
+    reached,
+    score_rows,
+    session_scores,
+    span_days,
     spread,
-    term_scores,
-    wants_recall,
 )
-from meshai.memory.words import fold, pieces
+from meshai.memory.words import fold, is_near, pieces
 from meshai.storage.database import Queries
 
 log = logging.getLogger(__name__)
 
-MAX_TERMS = 12
-MAX_POSTINGS = 3000  # rows looked at for one question: bounds its time whatever the archive's size
-MAX_CANDIDATES = 300  # rows whose text is read
+MAX_TERMS = 12  # the rarest words of a question; more only cost time
+MAX_RELATED = 150  # related words whose frequency is looked up
+MAX_POSTINGS = 2500  # index entries read
+MAX_CANDIDATES = 200  # messages whose text is read
 MAX_NAMES = 100
+DATE_WORTH = 2.5  # of a date, when candidates are chosen: about that of a month's name
 
 _COLUMNS = "id, seq, role, sender, sender_name, created_at, content"
 _TALK = "role <> 'notice' AND is_command = 0"
@@ -40,7 +49,7 @@ _TALK = "role <> 'notice' AND is_command = 0"
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A message found, best first; ``score`` compares hits of one search only."""
+    """A message found; ``score`` compares hits of one search only."""
 
     message_id: int
     seq: int
@@ -49,17 +58,6 @@ class Hit:
     created_at: float
     content: str
     score: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    conv_id: int
-    epoch: int
-    before_seq: int
-
-    @property
-    def token(self) -> str:
-        return f'scope:"c{self.conv_id}e{self.epoch}"'
 
 
 async def search(
@@ -77,36 +75,71 @@ async def search(
 ) -> list[Hit]:
     """The messages of this conversation and epoch that answer ``question``, best first, at most ``limit``.
 
-    ``asker``: the node id of who asks, so that "I" and "my" mean their rows. Rows with ``seq >= exclude_from_seq``
-    (the window) and near-duplicates are left out. ``gated``: nothing unless the gate of docs/memory.md §2.4 opens.
-    A broken index is searched around, row by row; other storage errors are raised.
+    ``asker``: the node id of who asks, so that "I" and "my" mean their rows; ``now`` gives "yesterday" a meaning. Rows
+    with ``seq >= exclude_from_seq`` (the window) and repeated texts are left out. ``gated``: nothing unless the gate of
+    docs/memory.md §2.4 opens. A broken index is searched around, row by row; other storage errors are raised.
     """
     scope = _Scope(conv_id, epoch, 2**62 if exclude_from_seq is None else exclude_from_seq)
-    read = read_question(question, await _names(q, scope))
-    if not read.terms or limit < 1:
+    read = read_question(question, await _names(q, scope), now)
+    if limit < 1 or not (read.terms or read.dates):
         return []
     try:
-        found = await _look_up(q, scope, read)
+        read, found = await _look_up(q, scope, read, weights)
         rows = await _rows(q, scope, "id", _best(found))
     except StorageError as error:
         log.warning("full-text index: %s; searching conversation %d row by row", error, conv_id)
         rows = await _scan(q, scope, read)
-        found = _counted(read, rows)
-    if gated and not wants_recall(question, {text: len(ids) for text, ids in found.postings.items()}):
+        found = _from_rows(read, rows)
+    if gated and not wants_recall(question, [len(ids) for text, ids in found.postings.items()]):
         return []
-    return await _ranked(q, scope, read, found, rows, asker=asker, limit=limit, weights=weights)
+    scored = await _scored(q, scope, read, found.worth, rows, asker, weights, limit)
+    return _without_repeats(scored, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """The messages searched."""
+
+    conv_id: int
+    epoch: int
+    before_seq: int
+
+    @property
+    def token(self) -> str:
+        """What the index knows the conversation and epoch by."""
+        return f'scope:"c{self.conv_id}e{self.epoch}"'
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """How many messages there are in all and in scope, and how long the conversation has lasted."""
+
+    total: int
+    scope: int
+    span_days: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One query of the index: what it looks for, how many rows it may give, and how much each counts."""
+
+    key: str
+    match: str
+    expected: float
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Message ids by term, and what a hit of each term is worth."""
+    """Message ids by term, those of related words and dates, and what hits are worth."""
 
     postings: dict[str, list[int]]
-    worth: dict[str, float]
+    other: list[tuple[float, list[int]]]
+    worth: Worth
 
 
 async def _names(q: Queries, scope: _Scope) -> list[str]:
-    """Who speaks in the conversation; a skip scan, so that a long archive costs no more than a short one."""
+    """Who speaks in the conversation; skips from name to name, so a long archive costs no more than a short one."""
     rows = await q.fetch_all(
         "WITH RECURSIVE names (name) AS ("
         " SELECT min(sender_name) FROM messages WHERE conv_id = ?1 AND epoch = ?2 AND sender_name > ''"
@@ -118,63 +151,133 @@ async def _names(q: Queries, scope: _Scope) -> list[str]:
     return [row[0] for row in rows]
 
 
-async def _look_up(q: Queries, scope: _Scope, question: Question) -> _Found:
+async def _sizes(q: Queries, scope: _Scope) -> _Sizes:
+    row = await q.fetch_one(
+        "SELECT (SELECT max(id) FROM messages), c.next_seq - iif(c.epoch = ?2, c.epoch_start_seq, 0),"
+        " (SELECT created_at FROM messages WHERE conv_id = ?1 AND seq >= c.epoch_start_seq ORDER BY seq LIMIT 1),"
+        " (SELECT created_at FROM messages WHERE conv_id = ?1 ORDER BY seq DESC LIMIT 1)"
+        " FROM conversations c WHERE c.id = ?1",
+        (scope.conv_id, scope.epoch),
+    )
+    if row is None or row[0] is None:
+        return _Sizes(1, 1, 1.0)
+    size = max(int(row[1]), 1)
+    return _Sizes(max(int(row[0]), size), size, span_days(row[2] or 0.0, row[3] or 0.0))
+
+
+async def _look_up(q: Queries, scope: _Scope, question: Question, weights: Weights) -> tuple[Question, _Found]:
     """Where the terms occur: the rare ones first, until the effort is spent."""
-    size, expected = await _expected(q, scope, question.terms)
-    chosen: list[Term] = []
-    effort = 0.0
-    for term in sorted(question.terms, key=lambda term: (expected[term.text], term.text)):
-        effort += expected[term.text]
-        if chosen and (effort > MAX_POSTINGS or len(chosen) == MAX_TERMS):
-            break
-        chosen.append(term)
-    one = "SELECT * FROM (SELECT {}, rowid FROM messages_fts WHERE messages_fts MATCH ? ORDER BY rowid DESC LIMIT {})"
-    sql = " UNION ALL ".join(one.format(place, MAX_POSTINGS) for place in range(len(chosen)))
-    rows = await q.fetch_all(sql, [f"{scope.token} AND content:({term.match})" for term in chosen])
-    postings: dict[str, list[int]] = {term.text: [] for term in chosen}
-    for place, rowid in rows:
-        postings[chosen[place].text].append(rowid)
-    worth = {text: inverse_frequency(size, round(n)) for text, n in expected.items()}
-    worth |= {text: inverse_frequency(size, len(ids)) for text, ids in postings.items()}
-    return _Found(postings, worth)
+    sizes = await _sizes(q, scope)
+    share = sizes.scope / sizes.total
+    counts = await _word_counts(q, question.terms)
+    terms = [await _spelled(q, term) if not counts[term.text] else term for term in question.terms]
+    if terms != list(question.terms):
+        question = replace(question, terms=tuple({term.text: term for term in terms}.values()))
+        counts |= await _word_counts(q, question.terms)
+    related = await _related_counts(q, question.terms if weights.related else ())
+    entries = _entries(question, counts, related, share, weights)
+    found = await _postings(q, scope, entries)
+    held = {term.text: counts[term.text] * share for term in question.terms}
+    held |= {entry.key: float(len(ids)) for entry, ids in found if entry.share == 1.0 and len(ids) < MAX_POSTINGS}
+    worth = Worth(
+        {text: inverse_frequency(sizes.scope, n) for text, n in held.items()},
+        {root: inverse_frequency(sizes.scope, n * share) for root, n in related.items()},
+        sizes.span_days,
+    )
+    postings = {entry.key: ids for entry, ids in found if entry.share == 1.0}
+    other = [(_other_worth(entry, worth), ids) for entry, ids in found if entry.share != 1.0]
+    return question, _Found(postings, other, worth)
 
 
-async def _expected(q: Queries, scope: _Scope, terms: Sequence[Term]) -> tuple[int, dict[str, float]]:
-    """The number of messages in scope, and in how many of them each term may be expected."""
-    total, size = await _sizes(q, scope)
-    one = "SELECT {}, sum(doc) FROM messages_words WHERE term >= ? AND term <= ?"
-    sql = " UNION ALL ".join(one.format(place) for place in range(len(terms)))
+def _other_worth(entry: _Entry, worth: Worth) -> float:
+    return entry.share * (worth.terms[entry.key] if entry.key else DATE_WORTH)
+
+
+async def _word_counts(q: Queries, terms: Sequence[Term]) -> dict[str, int]:
+    """In how many messages of everybody each term occurs; for unspaced scripts, its first letter."""
+    if not terms:
+        return {}
+    one = "SELECT {}, coalesce(sum(doc), 0) FROM messages_words WHERE term >= ? AND term <= ?"
     bounds: list[str] = []
     for term in terms:
         first = term.text[0] if term.kind == "letters" else term.text
         bounds += [first, first + "\U0010ffff" if term.kind == "prefix" else first]
-    rows = await q.fetch_all(sql, bounds)
-    share = size / max(total, size, 1)
-    return size, {terms[place].text: (count or 0) * share for place, count in rows}
+    rows = await q.fetch_all(" UNION ALL ".join(one.format(place) for place in range(len(terms))), bounds)
+    return {terms[place].text: int(count) for place, count in rows}
 
 
-async def _sizes(q: Queries, scope: _Scope) -> tuple[int, int]:
-    row = await q.fetch_one(
-        "SELECT (SELECT coalesce(max(id), 0) FROM messages), next_seq - iif(epoch = ?2, epoch_start_seq, 0)"
-        " FROM conversations WHERE id = ?1",
-        (scope.conv_id, scope.epoch),
+async def _related_counts(q: Queries, terms: Sequence[Term]) -> dict[str, int]:
+    roots = list(dict.fromkeys(root for term in terms for root in term.related))[:MAX_RELATED]
+    if not roots:
+        return {}
+    rows = await q.fetch_all(
+        f"SELECT term, doc FROM messages_words WHERE term IN ({', '.join('?' * len(roots))})", roots
     )
-    return (int(row[0]), max(int(row[1]), 1)) if row else (1, 1)
+    return {row[0]: int(row[1]) for row in rows}
+
+
+async def _spelled(q: Queries, term: Term) -> Term:
+    """For a word nobody has ever used, the most frequent one that differs by one letter: names and typing errors."""
+    if term.kind != "stem" or len(term.text) < 5:
+        return term
+    start = term.text[:3]
+    rows = await q.fetch_all(
+        "SELECT term, doc FROM messages_words WHERE term >= ? AND term <= ? AND length(term) BETWEEN ? AND ?",
+        (start, start + "\U0010ffff", len(term.text) - 1, len(term.text) + 1),
+    )
+    near = [(doc, word) for word, doc in rows if is_near(word, term.text)]
+    if not near:
+        return term
+    word = max(near)[1]
+    return replace(term, text=word, match=f'"{word}"*')
+
+
+def _entries(
+    question: Question, counts: dict[str, int], related: dict[str, int], share: float, weights: Weights
+) -> list[_Entry]:
+    """The queries of the index, cheapest first, within the effort allowed; the rarest term whatever it costs."""
+    entries = [_Entry(term.text, f"content:({term.match})", counts[term.text] * share) for term in question.terms]
+    entries.sort(key=lambda entry: (entry.expected, entry.key))
+    del entries[MAX_TERMS:]
+    for term in question.terms:
+        words = [(related[root], word) for root, word in term.related.items() if root in related]
+        if words and weights.related:
+            match = " OR ".join(f'"{word}"' for _, word in sorted(words))
+            entries.append(_Entry(term.text, f"content:({match})", sum(n for n, _ in words) * share, weights.related))
+    phrases = [phrase for mention in question.dates for phrase in mention.matches()]
+    if phrases and weights.dates:
+        entries.append(_Entry("", f"date:({' OR '.join(phrases)})", 0.0, weights.dates))
+    kept, effort = entries[:1], entries[0].expected
+    for entry in sorted(entries[1:], key=lambda entry: (entry.expected, entry.key)):
+        effort += entry.expected
+        if effort <= MAX_POSTINGS:
+            kept.append(entry)
+    return kept
+
+
+async def _postings(q: Queries, scope: _Scope, entries: Sequence[_Entry]) -> list[tuple[_Entry, list[int]]]:
+    """The newest message ids of each entry."""
+    one = "SELECT * FROM (SELECT {}, rowid FROM messages_fts WHERE messages_fts MATCH ? ORDER BY rowid DESC LIMIT {})"
+    sql = " UNION ALL ".join(
+        one.format(place, MAX_POSTINGS if entry.key else MAX_CANDIDATES) for place, entry in enumerate(entries)
+    )
+    ids: list[list[int]] = [[] for _ in entries]
+    for place, rowid in await q.fetch_all(sql, [f"{scope.token} AND {entry.match}" for entry in entries]):
+        ids[place].append(rowid)
+    return list(zip(entries, ids, strict=True))
 
 
 def _best(found: _Found) -> list[int]:
-    """The ids whose text is worth reading."""
+    """The ids whose text is worth reading, by the words they hold."""
     scores: dict[int, float] = {}
-    for text, ids in found.postings.items():
-        worth = found.worth[text]
+    weighed = [(found.worth.terms[text], ids) for text, ids in found.postings.items()]
+    for worth, ids in [*weighed, *found.other]:
         for rowid in ids:
             scores[rowid] = scores.get(rowid, 0.0) + worth
     return heapq.nlargest(MAX_CANDIDATES, scores, key=lambda rowid: (scores[rowid], rowid))
 
 
-async def _rows(q: Queries, scope: _Scope, column: Literal["id", "seq"], values: Sequence[int]) -> list[Candidate]:
-    if not values:
-        return []
+async def _rows(q: Queries, scope: _Scope, column: Literal["id", "seq"], values: Iterable[int]) -> list[Candidate]:
     rows = await q.fetch_all(
         f"SELECT {_COLUMNS} FROM messages WHERE conv_id = ? AND epoch = ? AND seq < ? AND {_TALK}"
         f" AND {column} IN (SELECT value FROM json_each(?))",
@@ -185,7 +288,10 @@ async def _rows(q: Queries, scope: _Scope, column: Literal["id", "seq"], values:
 
 async def _scan(q: Queries, scope: _Scope, question: Question) -> list[Candidate]:
     """Without the index: this conversation's newest rows that hold a term."""
-    words = [root for term in question.terms[:MAX_TERMS] for root in {_root(term), _root(term).capitalize()}]
+    roots = {_root(term) for term in question.terms[:MAX_TERMS]}
+    words = sorted(roots | {root.capitalize() for root in roots if not root.isascii()})
+    if not words:
+        return []
     rows = await q.fetch_all(
         f"SELECT {_COLUMNS} FROM messages WHERE conv_id = ? AND epoch = ? AND seq < ? AND {_TALK}"
         f" AND ({' OR '.join(['content LIKE ?'] * len(words))}) ORDER BY seq DESC LIMIT ?",
@@ -201,53 +307,65 @@ def _root(term: Term) -> str:
     return word[:same] or word
 
 
-def _counted(question: Question, rows: Sequence[Candidate]) -> _Found:
-    weight = {term.text: 1.0 for term in question.terms}
-    scores = term_scores(question, rows, weight)
-    postings = {text: [row.message_id for row in rows if text in scores[row.seq]] for text in weight}
+def _from_rows(question: Question, rows: Sequence[Candidate]) -> _Found:
+    """What the index would have said of these rows."""
+    scores = score_rows(question, rows, Worth({term.text: 1.0 for term in question.terms}, {}))
+    postings = {
+        term.text: [row.message_id for row in rows if term.text in scores.get(row.seq, {})] for term in question.terms
+    }
     size = max((row.seq for row in rows), default=0) + 1
-    return _Found(postings, {text: inverse_frequency(size, len(ids)) for text, ids in postings.items()})
+    worth = Worth({text: inverse_frequency(size, len(ids)) for text, ids in postings.items()}, {})
+    return _Found(postings, [], worth)
 
 
-async def _ranked(
+async def _scored(
     q: Queries,
     scope: _Scope,
     question: Question,
-    found: _Found,
-    rows: list[Candidate],
-    *,
+    worth: Worth,
+    rows: Sequence[Candidate],
     asker: str | None,
-    limit: int,
     weights: Weights,
-) -> list[Hit]:
-    own = term_scores(question, rows, found.worth, weights)
-    when = {row.seq: row.created_at for row in rows}
+    limit: int,
+) -> list[tuple[float, Candidate]]:
+    """The rows and the neighbours they raise, best first; the newer one of equals."""
+    own = score_rows(question, rows, worth, weights)
     by_seq = {row.seq: row for row in rows}
-    reached = spread(own, when, weights)
-    near = [seq for seq in heapq.nlargest(3 * limit + 30, reached, key=reached.__getitem__) if seq not in by_seq]
-    for row in await _rows(q, scope, "seq", near):
+    when = {row.seq: row.created_at for row in rows}
+    asking = frozenset(row.seq for row in rows if asks(row.content))
+    total = spread(own, when, asking, weights)
+    best = heapq.nlargest(2 * limit + 20, total, key=lambda seq: (total[seq], seq))
+    for row in await _rows(q, scope, "seq", [seq for seq in best if seq not in by_seq]):
         by_seq[row.seq] = row
         when[row.seq] = row.created_at
-    if near:
-        reached = spread(own, when, weights)
+        total[row.seq] = reached(row.seq, own, when, asking, weights)
+    sessions = session_scores(own, when) if weights.session else {}
     scored = [
-        (reached[seq] * (weights.author if author_fits(question, row, asker) else 1.0), seq, row)
+        (
+            (total[seq] + weights.session * sessions.get(seq, 0.0)) * author_factor(question, row, asker, weights),
+            row,
+        )
         for seq, row in by_seq.items()
-        if reached.get(seq, 0.0) > 0.0
+        if total.get(seq, 0.0) > 0.0
     ]
-    scored.sort(key=lambda entry: (-entry[0], -entry[1]))
-    return _without_repeats(scored, limit)
+    scored = heapq.nlargest(2 * limit + 20, scored, key=_newest_of_best)
+    scored = [(score * kind_factor(question, row.content, weights), row) for score, row in scored]
+    return sorted(scored, key=_newest_of_best, reverse=True)
 
 
-def _without_repeats(scored: Sequence[tuple[float, int, Candidate]], limit: int) -> list[Hit]:
-    hits: list[Hit] = []
-    seen: set[str] = set()
-    for score, seq, row in scored:
+def _newest_of_best(scored: tuple[float, Candidate]) -> tuple[float, int]:
+    return scored[0], scored[1].seq
+
+
+def _without_repeats(scored: Iterable[tuple[float, Candidate]], limit: int) -> list[Hit]:
+    """The first of each text: people repeat themselves, and so do bots."""
+    hits: dict[str, Hit] = {}
+    for score, row in scored:
         said = " ".join(pieces(fold(row.content)))
-        if said in seen:
-            continue
-        seen.add(said)
-        hits.append(Hit(row.message_id, seq, row.role, row.sender_name, row.created_at, row.content, score))
+        if said not in hits:
+            hits[said] = Hit(
+                row.message_id, row.seq, row.role, row.sender_name, row.created_at, row.content, round(score, 6)
+            )
         if len(hits) == limit:
             break
-    return hits
+    return list(hits.values())

@@ -6,7 +6,9 @@ import re
 import unicodedata
 from functools import cache, lru_cache
 from importlib import resources
+from itertools import takewhile
 
+_ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _WORD = re.compile(r"[^\W_]+")
 # Thai to Khmer, Kana, Han, Hangul: written without spaces; the same ranges as in the view messages_fts_source
 _UNSPACED_CLASS = (
@@ -55,7 +57,7 @@ def words(text: str) -> list[str]:
 
 def pieces(text: str) -> list[str]:
     """Like ``words``, but a run of an unspaced script is a piece of its own."""
-    return _SPACED_OR_NOT.findall(text)
+    return (_ASCII_WORD if text.isascii() else _SPACED_OR_NOT).findall(text)
 
 
 def is_unspaced(piece: str) -> bool:
@@ -81,3 +83,13 @@ def grams(run: str) -> list[str]:
             elif not _HIRAGANA.fullmatch(stretch):
                 terms.append(stretch)
     return [term for term in dict.fromkeys(terms) if term not in stop_words()["kana"]]
+
+
+def is_near(one: str, other: str) -> bool:
+    """Do two words differ by one letter: changed, left out, added, or two swapped?"""
+    short, long = sorted((one, other), key=len)
+    at = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(short, long, strict=False)))
+    if len(short) == len(long):
+        swapped = short[at : at + 2] == long[at : at + 2][::-1] and short[at + 2 :] == long[at + 2 :]
+        return short[at + 1 :] == long[at + 1 :] or swapped
+    return len(long) - len(short) == 1 and short[at:] == long[at + 1 :]
