@@ -183,6 +183,12 @@ class Sender:
                 delay = await self.step()
             except StorageError as error:
                 log.error("cannot store what is sent, waiting: %s", error)  # noqa: TRY400 - the operator needs no trace
+                self._progress = self._clock.monotonic()  # a restart would not mend the disk
+                delay = STORAGE_PAUSE_S
+            except Exception:  # a bug of ours must not end the sending for good; the watchdog sees if it stays
+                log.exception("sending failed")
+                if self._events:
+                    self._events.popleft()
                 delay = STORAGE_PAUSE_S
             if delay > 0:
                 await self._pause(delay)
