@@ -43,6 +43,7 @@ class Ask:
     reply_tokens: int = 220
     context_tokens: int = 2048
     model: str = ""
+    key: str = ""  # the conversation's key, for messages held in RAM while nothing can be stored
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from meshai.memory import jobs
+from meshai.memory import jobs, learn
 from meshai.memory.context import Context, Look, look
-from meshai.memory.jobs import Result, Source
-from meshai.memory.strategies.base import Job, Rules, View
+from meshai.memory.jobs import Result
+from meshai.memory.make import Source, digest_content, read
+from meshai.memory.strategies.base import Job, Rules, View, tail_of_pairs
 from meshai.memory.strategies.tiered import space_tail, words
 from meshai.storage import conversations, messages, summaries
 from meshai.storage.conversations import Conversation
@@ -64,8 +65,13 @@ class Compactor:
             return False
         return await self.digest(seen, keep=self._keep(seen, questions))
 
-    async def digest(self, seen: Look, *, keep: int | None = None) -> bool:
-        """Make the next summary without a model, in one transaction; False when there is nothing old enough."""
+    async def digest(self, seen: Look, *, keep: int | None = None, pairs: bool = False) -> bool:
+        """Make the next summary without a model, in one transaction; False when there is nothing old enough.
+
+        ``pairs``: keep the window's pairs raw and nothing else, as ``!compact`` does.
+        """
+        if pairs and self._ctx.strategy.covers_all:
+            keep = tail_of_pairs(seen.view.window, seen.rules.window_pairs)
         job = self._ctx.strategy.plan(seen.view, seen.rules, keep=keep)
         if job is None:
             return False
@@ -87,8 +93,8 @@ class Compactor:
         return sum(turn.seq >= min(questions) for turn in seen.view.window)
 
     async def _commit_digest(self, conv: Conversation, job: Job) -> bool:
-        source = await jobs.read(self._ctx, conv, job)
-        content = jobs.digest_content(self._ctx, job, sampled(source))
+        source = await read(self._ctx, conv, job)
+        content = digest_content(self._ctx, job, sampled(source))
 
         async def body(tx: Transaction) -> bool:
             current = await conversations.get(tx, conv.id)
@@ -103,6 +109,8 @@ class Compactor:
             node_id = await summaries.insert_pending(tx, draft, now=now)
             await summaries.adopt(tx, node_id, job.sources)
             await summaries.complete(tx, node_id, content, now=now)
+            if self._ctx.settings.facts:
+                await learn.evict(tx, conv, source.rows, (), now=now)
             if job.end_seq >= conv.anchor_seq:
                 return await conversations.move_anchor(
                     tx, conv.id, epoch=conv.epoch, old=conv.anchor_seq, new=job.end_seq + 1

@@ -5,22 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
-from meshai.errors import ModelError
-from meshai.llm.base import ChatMessage, ChatRequest, Purpose
-from meshai.memory import extractive, prompts, validate
-from meshai.memory.context import WORDS_PER_TOKEN, Context, answer_tokens
+from meshai.errors import ModelError, PreemptedError
+from meshai.memory import learn
+from meshai.memory.context import Context
+from meshai.memory.make import Made, Source, digest_content, made_by_model, read
 from meshai.memory.strategies.base import Job
-from meshai.memory.tokens import cut_middle
-from meshai.memory.window import masked
-from meshai.storage import conversations, messages, summaries
+from meshai.storage import conversations, summaries
 from meshai.storage.conversations import Conversation
 from meshai.storage.database import Transaction
-from meshai.storage.messages import StoredMessage
-from meshai.storage.summaries import Content, Draft, Summary
+from meshai.storage.summaries import Content, Draft
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +27,6 @@ MAX_ATTEMPTS = 3
 MAX_PREEMPTIONS = 2
 """A range gives way to waiting answers this often, then it is finished."""
 MAX_BACKOFF_MIN = 60
-SLACK = 1.4
-"""A summary may be longer than asked for by this, then it is cut."""
 
 
 class Result(StrEnum):
@@ -43,19 +37,6 @@ class Result(StrEnum):
     LOST = "lost"  # the conversation moved on meanwhile
     FAILED = "failed"
     PREEMPTED = "preempted"
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Everything a summary is made from, read at one moment."""
-
-    rows: Sequence[StoredMessage]
-    previous: Sequence[Summary]
-
-    @property
-    def texts(self) -> list[str]:
-        """What the summary stands for."""
-        return [*(node.text for node in self.previous), *(row.content for row in self.rows)]
 
 
 async def perform(ctx: Context, conv: Conversation, job: Job) -> Result:
@@ -73,22 +54,27 @@ async def perform(ctx: Context, conv: Conversation, job: Job) -> Result:
     started = ctx.clock.monotonic()
     try:
         source = await read(ctx, conv, job)
-        content = await _content(ctx, job, source)
+        made = await made_by_model(ctx, job, source)
     except asyncio.CancelledError:
         ctx.preempted[conv.id, job.start_seq] = ctx.preempted.get((conv.id, job.start_seq), 0) + 1
         await asyncio.shield(_failed(ctx, node_id, "preempted", counted=False))
         raise
+    except PreemptedError:
+        ctx.preempted[conv.id, job.start_seq] = ctx.preempted.get((conv.id, job.start_seq), 0) + 1
+        await _failed(ctx, node_id, "preempted", counted=False)
+        return Result.PREEMPTED
     except ModelError as error:
         attempts = await _failed(ctx, node_id, type(error).__name__, counted=True)
         if attempts < MAX_ATTEMPTS or job.replaces is not None:
             return Result.FAILED
         return await _stand_in(ctx, conv, job, source)
-    if job.replaces is not None and content.quality == "extractive":  # no better than what is there
+    if job.replaces is not None and made.content.quality == "extractive":  # no better than what is there
         await _failed(ctx, node_id, "rejected", counted=True)
         return Result.FAILED
     elapsed = int((ctx.clock.monotonic() - started) * 1000)
-    content = replace(content, generation_ms=elapsed)
-    landed = await ctx.db.transaction(lambda tx: commit(ctx, tx, conv, job, node_id, content))
+    content = replace(made.content, generation_ms=elapsed)
+    made = replace(made, content=content)
+    landed = await ctx.db.transaction(lambda tx: commit(ctx, tx, conv, job, node_id, made))
     if not landed:
         log.debug("Memory %d status updated to superseded", node_id)
         return Result.LOST
@@ -96,16 +82,7 @@ async def perform(ctx: Context, conv: Conversation, job: Job) -> Result:
     return Result.DONE
 
 
-async def read(ctx: Context, conv: Conversation, job: Job) -> Source:
-    """The job's messages and sources, as they are now."""
-    rows: list[StoredMessage] = []
-    if job.read_from is not None:
-        rows = await messages.between(ctx.db, conv.id, job.read_from, job.end_seq)
-    found = [await summaries.get(ctx.db, node_id) for node_id in job.sources]
-    return Source(rows, [node for node in found if node is not None and job.retells])
-
-
-async def commit(ctx: Context, tx: Transaction, conv: Conversation, job: Job, node_id: int, content: Content) -> bool:
+async def commit(ctx: Context, tx: Transaction, conv: Conversation, job: Job, node_id: int, made: Made) -> bool:
     """Everything at once, if the conversation is still as it was when the job was planned; False otherwise."""
     now = ctx.clock.now()
     node = await summaries.get(tx, node_id)
@@ -114,7 +91,9 @@ async def commit(ctx: Context, tx: Transaction, conv: Conversation, job: Job, no
     if node.status != "processing" or not await _place(tx, conv, job, node_id):
         await summaries.supersede(tx, node_id, "the conversation moved on")
         return False
-    await summaries.complete(tx, node_id, content, now=now)
+    await summaries.complete(tx, node_id, made.content, now=now)
+    if ctx.settings.facts:
+        await learn.evict(tx, conv, made.rows, made.facts, now=now)
     return True
 
 
@@ -177,84 +156,6 @@ def draft_of(ctx: Context, conv: Conversation, job: Job) -> Draft:
     )
 
 
-def digest_content(ctx: Context, job: Job, source: Source) -> Content:
-    """The same summary without a model."""
-    measure = ctx.measure()
-    limit = max(int(job.words[1] / WORDS_PER_TOKEN), 24)
-    text = extractive.digest(
-        [extractive.Said(row.role == "user", masked(row)) for row in source.rows],
-        limit=limit,
-        measure=measure,
-        previous=" ".join(node.text for node in source.previous),
-    )
-    text = text or f"{len(source.rows)} messages."
-    return Content(
-        text=text,
-        quality="extractive",
-        src_count=len(source.rows) or sum(node.src_count for node in source.previous),
-        src_tokens=sum(measure(text) for text in source.texts),
-        tokens=measure(text),
-        retention=validate.retention(text, source.texts),
-        generation_ms=0,
-    )
-
-
-async def _content(ctx: Context, job: Job, source: Source) -> Content:
-    """Ask the model, twice if need be; a text that is no summary is never stored, the digest takes its place."""
-    if ctx.model.is_offline or not any(text.strip() for text in source.texts):
-        return digest_content(ctx, job, source)
-    for firmer in (False, True):
-        try:
-            return await _ask(ctx, job, source, firmer=firmer)
-        except validate.Rejected as reason:
-            log.info("a summary was rejected: %s", reason)
-    return digest_content(ctx, job, source)
-
-
-async def _ask(ctx: Context, job: Job, source: Source, *, firmer: bool) -> Content:
-    measure, tuning = ctx.measure(), ctx.settings.tuning
-    instruction = prompts.instructions(job.style, job.words, own=ctx.own_prompt, facts=False)
-    most = max(ctx.meter.context(ctx.label, await ctx.model.context_tokens()) // 2, 128)
-    lines = [prompts.Line(row.seq, _who(row), cut_middle(masked(row), most, measure)) for row in source.rows]
-    text = prompts.compose(
-        instruction,
-        messages=prompts.transcript(lines),
-        previous=[node.text for node in source.previous],
-        firmer=firmer,
-    )
-    request = ChatRequest(
-        messages=(ChatMessage("user", text),),
-        max_tokens=answer_tokens(ctx, job.words[1]),
-        temperature=tuning.summary_temperature,
-        purpose=Purpose.MERGE if job.style == "merge" else Purpose.SUMMARIZE,
-        conv_id=source.rows[0].conv_id if source.rows else source.previous[0].conv_id,
-        tokens_est=measure(text),
-    )
-    answer = await ctx.model.complete(request)
-    size = sum(measure(text) for text in source.texts)
-    need = min(validate.MIN_RETENTION, 2 * job.words[1] / WORDS_PER_TOKEN / max(size, 1))
-    summary = validate.shorten(answer.text.strip(), int(job.words[1] / WORDS_PER_TOKEN * SLACK), measure)
-    checked = validate.check(
-        summary,
-        source=source.texts,
-        prompt=instruction,
-        source_tokens=size,
-        tokens=measure(summary),
-        need=need,
-    )
-    ctx.meter.learn(ctx.label, request.tokens_est, answer.finish.usage)
-    return Content(
-        text=checked.text,
-        quality="merged" if job.style == "merge" else "llm",
-        model=answer.finish.model,
-        prompt_rev=prompts.REVISION,
-        src_count=len(source.rows) or sum(node.src_count for node in source.previous),
-        src_tokens=size,
-        tokens=measure(checked.text),
-        retention=checked.retention,
-    )
-
-
 async def _failed(ctx: Context, node_id: int, error: str, *, counted: bool) -> int:
     """Note the failure and when to try again; returns the number of counted attempts."""
 
@@ -286,15 +187,9 @@ async def _stand_in(ctx: Context, conv: Conversation, job: Job, source: Source) 
             node_id = await summaries.begin(tx, draft_of(ctx, conv, job), now=now, lease_s=LEASE_S, boot_id=ctx.boot_id)
         except sqlite3.IntegrityError:
             return False
-        return await commit(ctx, tx, conv, job, node_id, content)
+        return await commit(ctx, tx, conv, job, node_id, Made(content, source.rows))
 
     return Result.DONE if await ctx.db.transaction(body) else Result.LOST
-
-
-def _who(row: StoredMessage) -> str:
-    if row.role == "assistant":
-        return "assistant"
-    return " ".join(row.sender_name.replace(":", " ").split()) or "user"
 
 
 def _log_done(conv: Conversation, job: Job, node_id: int, content: Content) -> None:

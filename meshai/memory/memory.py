@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
 from meshai.clock import Clock
 from meshai.config.model import Memory as MemorySettings
+from meshai.errors import StorageError
 from meshai.llm.base import ChatModel, Recalled, Usage
-from meshai.memory import strategies
-from meshai.memory.assemble import Ask, Material, Prompt, Snippet, assemble
+from meshai.memory import archive, care, erase, learn, strategies, verify
+from meshai.memory.assemble import Ask, Prompt, assemble
+from meshai.memory.buffer import Buffer, Held
+from meshai.memory.care import Progress
 from meshai.memory.compact import Compactor
-from meshai.memory.context import Context
+from meshai.memory.context import Context, look
+from meshai.memory.facts import asked_for, line_of
+from meshai.memory.housekeeping import Housekeeper
 from meshai.memory.jobs import MAX_PREEMPTIONS, Result
 from meshai.memory.meter import Meter
+from meshai.memory.reading import SNIPPETS, Reader
 from meshai.memory.search import search
-from meshai.memory.tokens import least_estimate
+from meshai.memory.status import MemoryStatus, status_of
+from meshai.memory.tokens import estimate, least_estimate
 from meshai.memory.worker import Worker
-from meshai.storage import conversations, messages, summaries
-from meshai.storage.conversations import Conversation
+from meshai.storage import conversations, facts, messages, summaries
 from meshai.storage.database import Database, Transaction
-from meshai.storage.messages import StoredMessage
+from meshai.storage.facts import Fact
+from meshai.storage.summaries import Summary
 
 log = logging.getLogger(__name__)
-
-WINDOW_ROWS = 400
-"""Newest raw rows read for a prompt; no budget shows more."""
-SNIPPETS = 10
-"""Most recalled turns in a prompt: more mislead small models (docs/memory.md §2.8)."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryStatus:
-    """A conversation's memory for ``!memory`` and ``!status`` (S3-22)."""
-
-    enabled: bool
-    strategy: str
-    compact_every: int
-    messages: int
-    archived: int
-    since_last: int
-    summaries: int
-    max_level: int
-    facts: int
-    last_failure: str
-    extractive: int = 0
-    compactions: int = 0
 
 
 class Memory:
@@ -70,7 +55,6 @@ class Memory:
     ) -> None:
         self._db = db
         self._clock = clock
-        self._model = model
         self._ctx = Context(
             db=db,
             settings=settings,
@@ -81,8 +65,12 @@ class Memory:
             meter=meter or Meter(settings, clock),
             parallel=parallel,
         )
+        self._buffer = Buffer()
         self._compactor = Compactor(self._ctx)
+        self._reader = Reader(self._ctx, self._compactor, self._buffer)
         self._worker = Worker(self._step, clock, parallel=parallel)
+        self._keeper = Housekeeper(self._ctx)
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     # --- life ---------------------------------------------------------------------------------------------------
 
@@ -93,14 +81,21 @@ class Memory:
         if broken:
             log.info("memory: %d interrupted summaries will be made again", broken)
         await self._ctx.meter.load(self._db)
+        self._ctx.own_prompt = await asyncio.to_thread(care.own_prompt, self._ctx.settings.tuning.prompt_file)
         for conv in await conversations.everyone(self._db):
             self._worker.schedule(conv.id, self._ctx.settings.idle_s)
         self._worker.start()
+        self._spawn(self._keeper.run())
 
     async def stop(self) -> None:
         """Cancel background work; nothing is left half-done."""
         await self._worker.stop()
-        await self._ctx.meter.save(self._db)
+        for task in list(self._tasks):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        with contextlib.suppress(StorageError):
+            await self._ctx.meter.save(self._db)
 
     def reconfigure(self, settings: MemorySettings) -> None:
         """Take changed settings over (SIGHUP); a new strategy goes on with the summaries there are."""
@@ -116,14 +111,11 @@ class Memory:
         meter = self._ctx.meter
         measure = meter.measure(ask.model)
         budget = meter.budget(ask.model, context_tokens=ask.context_tokens, reply_tokens=ask.reply_tokens)
-        conv = None if ask.conv_id is None else await conversations.get(self._db, ask.conv_id)
-        material = Material()
-        if conv is not None:
-            self._ctx.budget = budget
-            self._ctx.other_tokens = measure(ask.system)
-            material = await self._material(conv, ask)
+        conv, material = await self._reader.material(ask, budget)
         prompt = assemble(ask, material, budget, measure)
-        meter.remember(prompt.tokens_est, sum(least_estimate(message.content) for message in prompt.messages))
+        meter.remember(
+            prompt.tokens_est, ask.model, sum(least_estimate(message.content) for message in prompt.messages)
+        )
         if conv is not None:
             log.debug(
                 "Using summary + %d recent messages (total history: %d)",
@@ -141,8 +133,10 @@ class Memory:
             yield
 
     def note_exchange(self, conv_id: int) -> None:
-        """An exchange was stored: consider compaction once the conversation has been quiet."""
+        """An exchange was stored: learn its facts soon, consider compaction once the conversation has been quiet."""
         self._worker.schedule(conv_id, self._ctx.settings.idle_s)
+        if self._ctx.settings.facts:
+            self._spawn(self._harvest(conv_id))
 
     def learn_usage(self, model: str, tokens_est: int, usage: Usage) -> None:
         """Calibrate by what the server counted for a prompt of this estimate."""
@@ -152,113 +146,209 @@ class Memory:
         """The server refused a prompt as too long: the next ``prompt`` is smaller."""
         self._ctx.meter.learn_context(model, context_tokens)
 
-    # --- commands -----------------------------------------------------------------------------------------------
+    # --- while the database takes nothing -----------------------------------------------------------------------
+
+    def hold(self, message: Held, error: StorageError) -> None:
+        """Keep in RAM what could not be stored; stored as soon as the database takes it. One log line an hour."""
+        self._buffer.complain(error, self._clock.monotonic())
+        self._buffer.hold(message)
+
+    @property
+    def unsaved(self) -> int:
+        """Messages held in RAM: while there are any, answers end with "(not saved)"."""
+        return len(self._buffer)
+
+    async def flush(self) -> bool:
+        """Try to store what is held; True when nothing is left. Call it before every write, and once a minute."""
+        return await self._buffer.flush(self._db, self._clock.monotonic())
+
+    # --- commands of the person ---------------------------------------------------------------------------------
 
     async def reset(self, tx: Transaction, conv_id: int, now: float) -> int:
         """Begin a new epoch; returns how many of the user's and the bot's messages are hidden by it (S0-20)."""
         count = await messages.count_epoch(tx, conv_id)
+        await facts.end_epoch(tx, conv_id, now=now)
         await conversations.new_epoch(tx, conv_id)
         await tx.execute("UPDATE conversations SET last_active = ? WHERE id = ?", (now, conv_id))
         tx.after_commit(lambda: self._worker.forget(conv_id))
         return count
 
+    async def forget_all(self, tx: Transaction, conv_id: int, now: float) -> int:
+        """Erase everything of a conversation for good; returns the number of messages.
+
+        The file is cleaned after the commit, and again at the next start if that was cut short.
+        """
+        conv = await conversations.load(tx, conv_id)
+        count = await erase.erase(tx, conv_id, now=now)
+        self._buffer.drop(conv.key)
+        estimate.cache_clear()
+
+        def after() -> None:
+            self._worker.forget(conv_id)
+            self._spawn(self._keeper.finish_erasure())
+
+        tx.after_commit(after)
+        return count
+
+    async def finish_erasure(self) -> bool:
+        """Clean indexes, log and copies now; False while another process holds the log."""
+        return await self._keeper.finish_erasure(attempts=1)
+
+    async def set_enabled(self, tx: Transaction, conv_id: int, *, enabled: bool) -> None:
+        """``!memory on|off``: the data stays (S3-23)."""
+        await conversations.set_memory(tx, conv_id, enabled=enabled)
+
+    async def set_compact_every(self, tx: Transaction, conv_id: int, turns: int | None) -> None:
+        """``!memory every N``: 1..500 user turns (ValueError otherwise); None: the configured rule."""
+        if turns is not None and not 1 <= turns <= 500:
+            raise ValueError("1 to 500")
+        await conversations.set_compact_every(tx, conv_id, turns)
+
+    async def remember(self, tx: Transaction, conv_id: int, text: str, *, message_id: int, now: float) -> Fact | None:
+        """``!remember TEXT`` of a stored message: a pinned fact that outlives ``!reset``; None if it says nothing."""
+        row = await messages.get(tx, message_id)
+        conv = await conversations.load(tx, conv_id)
+        new = asked_for(text, row, subject=learn.subject_of(conv, row)) if row is not None else None
+        if new is None:
+            return None
+        fact_id = await facts.add(tx, conv_id, conv.epoch, new, now=now)
+        if fact_id is None:
+            return next((fact for fact in await facts.current(tx, conv_id) if fact.hash == new.hash), None)
+        return await facts.get(tx, fact_id)
+
+    async def facts(self, conv_id: int) -> list[Fact]:
+        """What is known now; ``!forget N`` counts this list from 1."""
+        if self._ctx.settings.facts:
+            await self._harvest(conv_id)
+        return await facts.current(self._db, conv_id)
+
+    async def forget_fact(self, tx: Transaction, conv_id: int, number: int, now: float) -> Fact | None:
+        """``!forget N``: the N-th fact of the list (from 1) holds no longer; None when there is no such fact."""
+        known = await facts.current(tx, conv_id)
+        if not 1 <= number <= len(known):
+            return None
+        fact = known[number - 1]
+        await facts.invalidate(tx, fact.id, now=now)
+        await conversations.touch_prefix(tx, conv_id)
+        return fact
+
+    @staticmethod
+    def fact_line(fact: Fact) -> str:
+        """A fact as a person reads it."""
+        return line_of(fact)
+
     async def status(self, conv_id: int) -> MemoryStatus:
         """The figures of a conversation."""
+        return await status_of(self._ctx, conv_id)
+
+    async def summary_text(self, conv_id: int) -> str:
+        """``!summary``: what the model is told of the time before the window; "" when there is nothing."""
         conv = await conversations.load(self._db, conv_id)
-        chain = await summaries.chain(self._db, conv_id, conv.epoch)
-        total = await messages.count_epoch(self._db, conv_id)
-        raw = await self._db.fetch_value(
-            f"SELECT count(*) FROM messages WHERE conv_id = ? AND seq >= ? AND {messages.IS_TALK}",
-            (conv_id, conv.anchor_seq),
-        )
-        failed = await summaries.last_failure(self._db, conv_id)
-        return MemoryStatus(
-            enabled=self._is_on(conv),
-            strategy=self._ctx.strategy.name,
-            compact_every=conv.compact_every or self._ctx.settings.compact_every,
-            messages=total,
-            archived=total - int(raw),
-            since_last=int(raw),
-            summaries=len(chain),
-            max_level=max((node.level for node in chain), default=0),
-            facts=0,
-            last_failure=failed.error if failed else "",
-            extractive=sum(node.quality == "extractive" for node in chain),
-        )
+        return " ".join(node.text for node in await summaries.chain(self._db, conv_id, conv.epoch))
+
+    async def compact_now(self, conv_id: int) -> str:
+        """``!compact``: digest what is older than the window's pairs at once, whatever idle rule or backoff say.
+
+        The model betters it right after. Returns a sentence for the person, also when nothing can be stored.
+        """
+        try:
+            conv = await conversations.load(self._db, conv_id)
+            if not (self._ctx.settings.enabled and conv.memory_enabled):
+                return "Memory is off here. !memory on switches it on."
+            seen = await look(self._ctx, conv)
+            before = await self.status(conv_id)
+            done = await self._compactor.digest(seen, pairs=True)
+            after = await self.status(conv_id)
+        except StorageError as error:
+            self._buffer.complain(error, self._clock.monotonic())
+            return "Could not compact: nothing can be stored right now."
+        if not done:
+            return f"Nothing to compact: only {before.since_last} recent messages."
+        self._worker.schedule(conv_id, 0.0, manual=True)
+        return f"Compacted {after.archived - before.archived} messages; {after.since_last} stay word for word."
 
     async def recall(self, conv_id: int, question: str, *, limit: int = SNIPPETS) -> list[Recalled]:
         """Earlier messages that fit the words, best first; works without a model."""
         conv = await conversations.get(self._db, conv_id)
         if conv is None:
             return []
-        hits = await search(self._db, conv_id=conv_id, epoch=conv.epoch, question=question, limit=limit)
+        hits = await search(
+            self._db, conv_id=conv_id, epoch=conv.epoch, question=question, asker=conv.node_id, limit=limit
+        )
         return [Recalled(hit.created_at, hit.sender_name or hit.role, hit.content) for hit in hits]
+
+    # --- the operator -------------------------------------------------------------------------------------------
+
+    async def verify(self) -> list[verify.Problem]:
+        """Every broken invariant of the database; empty when all is well (docs/memory.md §5)."""
+        return await verify.check(
+            self._db,
+            now=self._clock.now(),
+            boot_id=self._ctx.boot_id,
+            retention=bool(self._ctx.settings.retention_days),
+        )
+
+    async def rebuild(self, conv_ids: list[int] | None = None, *, progress: Progress = lambda *_: None) -> int:
+        """Make summaries, facts and indexes anew from the archive; returns the number of model calls.
+
+        Raises CheckFailedError when the model fails; nothing is lost by that.
+        """
+        await care.rebuild_index(self._ctx)
+        calls = 0
+        for conv in await conversations.everyone(self._db):
+            if conv_ids is not None and conv.id not in conv_ids:
+                continue
+            if self._ctx.settings.facts:
+                await care.rebuild_facts(self._ctx, conv)
+            calls += await care.rebuild_summaries(self._ctx, conv, progress)
+        return calls
+
+    async def rollback(self, conv_id: int, summary_id: int | None = None) -> Summary:
+        """Take the newest summary (or this one) back; CheckFailedError when that cannot be done."""
+        return await care.rollback(self._ctx, conv_id, summary_id)
+
+    async def export(self, conv_ids: list[int] | None = None) -> dict[str, Any]:
+        """The archive as JSON values (docs/memory.md §7)."""
+        return await archive.export(self._db, conv_ids, now=self._clock.now())
+
+    async def restore(self, data: object) -> archive.Imported:
+        """Take an export in; UsageError for what is none, conversations that have messages already are left alone."""
+        return await self._db.transaction(lambda tx: archive.restore(tx, data))
 
     # --- background ---------------------------------------------------------------------------------------------
 
     async def settle(self) -> None:
         """Do all background work now, whatever the idle rule says, until nothing is due."""
+        while self._tasks - {self._keeper.task}:
+            await asyncio.gather(*(self._tasks - {self._keeper.task}), return_exceptions=True)
         while await self._worker.run_due(now=float("inf")):
             pass
 
-    async def _step(self, conv_id: int) -> bool:
-        return await self._compactor.step(conv_id) is Result.DONE
+    async def _step(self, conv_id: int, manual: bool) -> bool:
+        if len(self._buffer) and not await self.flush():
+            return False
+        result = await self._compactor.step(conv_id, manual=manual)
+        if result is Result.PREEMPTED:
+            self._worker.schedule(conv_id, 1.0)
+        return result is Result.DONE
+
+    async def _harvest(self, conv_id: int) -> None:
+        now = self._clock.now()
+        try:
+            conv = await conversations.get(self._db, conv_id)
+            if conv is not None and conv.memory_enabled and conv.facts_upto_seq < conv.next_seq:
+                await self._db.transaction(lambda tx: learn.harvest(tx, conv_id, now=now))
+        except StorageError as error:
+            self._buffer.complain(error, self._clock.monotonic())
 
     def _may_interrupt(self, conv_id: int) -> bool:
         given_way = sum(count for (conv, _), count in self._ctx.preempted.items() if conv == conv_id)
         return given_way < MAX_PREEMPTIONS
 
-    def _is_on(self, conv: Conversation) -> bool:
-        return self._ctx.settings.enabled and conv.memory_enabled
-
-    async def _material(self, conv: Conversation, ask: Ask) -> Material:
-        named = conv.kind == "channel"
-        if not self._is_on(conv):
-            rows = await self._rows(conv, ask, first=conv.epoch_start_seq, limit=self._ctx.settings.window_pairs * 2)
-            return Material(window=rows, named=named, window_pairs=self._ctx.settings.window_pairs)
-        rows = await self._rows(conv, ask, first=conv.anchor_seq, limit=WINDOW_ROWS)
-        if await self._too_much(conv, ask, rows):
-            conv = await conversations.load(self._db, conv.id)
-            rows = await self._rows(conv, ask, first=conv.anchor_seq, limit=WINDOW_ROWS)
-        chain = await summaries.chain(self._db, conv.id, conv.epoch)
-        return Material(
-            chain=[node.text for node in chain],
-            window=rows,
-            recalled=await self._recalled(conv, ask),
-            named=named,
-            window_pairs=self._ctx.settings.window_pairs,
-        )
-
-    async def _too_much(self, conv: Conversation, ask: Ask, rows: list[StoredMessage]) -> bool:
-        """Digest a full window on the spot (S2-16); True when that changed it."""
-        questions = [row.seq for row in await self._questions(ask)]
-        return len(rows) > 1 and await self._compactor.hard(conv, questions)
-
-    async def _rows(self, conv: Conversation, ask: Ask, *, first: int, limit: int) -> list[StoredMessage]:
-        rows = await messages.newest(self._db, conv.id, first, limit=limit + len(ask.message_ids))
-        return [row for row in rows if row.id not in ask.message_ids]
-
-    async def _questions(self, ask: Ask) -> list[StoredMessage]:
-        found = [await messages.get(self._db, message_id) for message_id in ask.message_ids]
-        return [row for row in found if row is not None]
-
-    async def _recalled(self, conv: Conversation, ask: Ask) -> list[Snippet]:
-        if not self._ctx.settings.recall or conv.anchor_seq <= conv.epoch_start_seq:
-            return []
-        hits = await search(
-            self._db,
-            conv_id=conv.id,
-            epoch=conv.epoch,
-            question=ask.question,
-            asker=conv.node_id,
-            exclude_from_seq=conv.anchor_seq,
-            limit=SNIPPETS,
-            now=self._clock.now(),
-            gated=True,
-        )
-        return [
-            Snippet(hit.message_id, hit.seq, hit.sender_name or hit.role, hit.created_at, hit.content) for hit in hits
-        ]
+    def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
-__all__ = ["Ask", "Memory", "MemoryStatus", "Prompt"]
+__all__ = ["Ask", "Held", "Memory", "MemoryStatus", "Prompt"]

@@ -30,7 +30,7 @@ class Meter:
         self._counter = counter or TokenCounter(settings.token_counter)
         self._known: dict[str, Calibration] = {}
         self._unsaved: set[str] = set()
-        self._least: OrderedDict[int, int] = OrderedDict()
+        self._least: OrderedDict[int, tuple[str, int]] = OrderedDict()
 
     def reconfigure(self, settings: MemorySettings) -> None:
         """Take new settings over."""
@@ -76,19 +76,20 @@ class Meter:
             shares=self._settings.tuning.shares,
         )
 
-    def remember(self, tokens_est: int, least: int) -> None:
-        """A prompt of this estimate cannot have fewer than ``least`` tokens."""
-        self._least[tokens_est] = least
+    def remember(self, tokens_est: int, model: str, least: int) -> None:
+        """A prompt of this estimate was planned for ``model`` and cannot have fewer than ``least`` tokens."""
+        self._least[tokens_est] = (model, least)
         while len(self._least) > REMEMBERED:
             self._least.popitem(last=False)
 
     def learn(self, model: str, tokens_est: int, usage: Usage) -> None:
         """Take a server's count in: calibration, or the discovery that it cuts prompts silently."""
-        counted, known = usage.prompt_tokens, self._known.get(model, Calibration(model))
+        planned_for, least = self._least.get(tokens_est, (model, 0))  # a server may call its model another name
+        counted, known = usage.prompt_tokens, self._known.get(planned_for, Calibration(planned_for))
         if counted <= 0 or tokens_est <= 0:
             return
         now = self._clock.now()
-        if calibrate.is_truncated(self._least.get(tokens_est, 0), counted):
+        if calibrate.is_truncated(least, counted):
             if known.n_ctx != counted:
                 log.warning(
                     "%s counted %d of about %d prompt tokens: it seems to cut prompts silently; planning with %d"

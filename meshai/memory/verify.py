@@ -26,11 +26,17 @@ class Problem:
         return f"{self.where}: {self.invariant}: {self.what}"
 
 
-async def check(q: Queries, *, now: float, boot_id: str | None = None, deep: bool = True) -> list[Problem]:
-    """Every broken promise; empty when all is well. ``deep`` reads the whole file (integrity, index)."""
+async def check(
+    q: Queries, *, now: float, boot_id: str | None = None, deep: bool = True, retention: bool = False
+) -> list[Problem]:
+    """Every broken promise; empty when all is well. ``deep`` reads the whole file (integrity, index).
+
+    ``retention``: old messages may be missing, because ``memory.retention_days`` deletes them.
+    """
     found: list[Problem] = []
     for conv in await conversations.everyone(q):
-        found += await check_conversation(q, conv, now=now, boot_id=boot_id)
+        problems = await check_conversation(q, conv, now=now, boot_id=boot_id)
+        found += [problem for problem in problems if not (retention and problem.invariant == "I2")]
     if deep:
         found += await _file(q)
     return found

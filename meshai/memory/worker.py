@@ -17,8 +17,8 @@ STEPS_IN_A_ROW = 50
 RETRY_S = 60.0
 """A conversation whose work could not be done is looked at again after this."""
 
-Step = Callable[[int], Awaitable[bool]]
-"""Do the next thing for a conversation; True when there may be more."""
+Step = Callable[[int, bool], Awaitable[bool]]
+"""Do the next thing for a conversation (asked for by hand?); True when there may be more."""
 
 
 class Worker:
@@ -29,6 +29,7 @@ class Worker:
         self._clock = clock
         self._parallel = parallel
         self._due: dict[int, float] = {}
+        self._manual: set[int] = set()
         self._wake = asyncio.Event()
         self._answers = 0
         self._job: asyncio.Task[bool] | None = None
@@ -49,14 +50,17 @@ class Worker:
                     await task
         self._loop = None
 
-    def schedule(self, conv_id: int, after_s: float) -> None:
+    def schedule(self, conv_id: int, after_s: float, *, manual: bool = False) -> None:
         """Look at a conversation after this much quiet; an earlier appointment moves."""
+        if manual:
+            self._manual.add(conv_id)
         self._due[conv_id] = self._clock.monotonic() + after_s
         self._wake.set()
 
     def forget(self, conv_id: int) -> None:
         """Drop a conversation's appointment."""
         self._due.pop(conv_id, None)
+        self._manual.discard(conv_id)
 
     @property
     def waiting(self) -> int:
@@ -106,13 +110,14 @@ class Worker:
             finally:
                 self._job = self._current = None
             if not more:
+                self._manual.discard(conv_id)
                 return count
         self.schedule(conv_id, 0.0)
         return STEPS_IN_A_ROW
 
     async def _guarded(self, conv_id: int) -> bool:
         try:
-            return await self._step(conv_id)
+            return await self._step(conv_id, conv_id in self._manual)
         except MeshAIError as error:
             log.warning("memory: background work failed: %s", error)
             self._due.setdefault(conv_id, self._clock.monotonic() + RETRY_S)

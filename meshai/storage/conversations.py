@@ -131,9 +131,9 @@ async def new_epoch(tx: Transaction, conv_id: int) -> None:
 async def move_anchor(tx: Transaction, conv_id: int, *, epoch: int, old: int, new: int) -> bool:
     """Compare-and-set of the first raw message; False when the conversation has moved on meanwhile."""
     changed = await tx.execute(
-        "UPDATE conversations SET anchor_seq = ?, facts_upto_seq = max(facts_upto_seq, ?), prefix_rev = prefix_rev + 1"
+        "UPDATE conversations SET anchor_seq = ?, prefix_rev = prefix_rev + 1"
         " WHERE id = ? AND epoch = ? AND anchor_seq = ?",
-        (new, new, conv_id, epoch, old),
+        (new, conv_id, epoch, old),
     )
     return changed == 1
 

@@ -116,19 +116,45 @@ class Database(Queries):
         await self._connection.close()
         await self._writer.close()
 
+    async def checkpoint(self) -> bool:
+        """Move the log into the file and truncate it; False while another process is reading an old state of it."""
+        async with self._lock:
+            with _translated():
+                rows = list(await self._writer.execute_fetchall("PRAGMA wal_checkpoint(TRUNCATE)"))
+        return bool(rows[0][0] == 0)
+
     async def _run(self, body: Callable[[Transaction], Awaitable[T]]) -> T:
         async with self._lock:
-            tx = Transaction(self._writer)
-            await tx.execute("BEGIN IMMEDIATE")
             try:
-                result = await body(tx)
-                await tx.execute("COMMIT")
-            except BaseException:  # whatever it was, including cancellation at shutdown: nothing half-done stays
-                await self._rollback()
-                raise
+                tx, result = await self._once(body)
+            except DatabaseCorruptError:
+                if not await self._repaired_index():
+                    raise
+                tx, result = await self._once(body)
         for call in tx._after_commit:  # noqa: SLF001 - same module
             call()
         return result
+
+    async def _once(self, body: Callable[[Transaction], Awaitable[T]]) -> tuple[Transaction, T]:
+        tx = Transaction(self._writer)
+        await tx.execute("BEGIN IMMEDIATE")
+        try:
+            result = await body(tx)
+            await tx.execute("COMMIT")
+        except BaseException:  # whatever it was, including cancellation at shutdown: nothing half-done stays
+            await self._rollback()
+            raise
+        return tx, result
+
+    async def _repaired_index(self) -> bool:
+        """A broken search index makes every insert fail: then it is rebuilt, and the transaction tried once more."""
+        from meshai.storage import search_index
+
+        try:
+            _, broken = await self._once(search_index.repair)
+        except (StorageError, sqlite3.Error):
+            return False
+        return bool(broken)
 
     async def _rollback(self) -> None:
         if self._writer.in_transaction:
@@ -197,6 +223,8 @@ class _translated:  # noqa: N801 - reads as a phrase at its uses
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, sqlite3.OperationalError) and "_fts" in str(error):
+            raise DatabaseCorruptError(f"{self._place}{error}") from error
         if isinstance(error, sqlite3.OperationalError):
             raise DatabaseUnavailableError(f"{self._place}{error}") from error
         if isinstance(error, sqlite3.IntegrityError):

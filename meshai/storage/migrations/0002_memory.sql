@@ -101,3 +101,14 @@ CREATE VIEW memory_compression AS
             AND m.role <> 'notice' AND m.is_command = 0 AND m.seq < c.anchor_seq)
     ) AS memory_compression
     FROM conversations c;
+
+-- Deleting a person's messages must not scan every table that points at them.
+CREATE INDEX messages_by_reply ON messages (reply_to) WHERE reply_to IS NOT NULL;
+CREATE INDEX inbound_by_message ON inbound (message_id) WHERE message_id IS NOT NULL;
+CREATE INDEX inbound_by_conversation ON inbound (conv_id) WHERE conv_id IS NOT NULL;
+CREATE INDEX answers_by_message ON answers (message_id) WHERE message_id IS NOT NULL;
+CREATE INDEX answers_by_conversation ON answers (conv_id) WHERE conv_id IS NOT NULL;
+CREATE INDEX facts_by_source ON facts (source_msg_id);
+CREATE INDEX facts_by_successor ON facts (superseded_by) WHERE superseded_by IS NOT NULL;
+CREATE INDEX summaries_by_base ON summaries (base_id) WHERE base_id IS NOT NULL;
+CREATE INDEX summaries_by_replaced ON summaries (replaces_id) WHERE replaces_id IS NOT NULL;

@@ -35,6 +35,20 @@ def statements(sql: str) -> list[str]:
     return result
 
 
+def create_statement(table: str) -> str:
+    """The newest CREATE VIRTUAL TABLE of this name: an index that is lost is made again from it."""
+    for version in range(SCHEMA_VERSION, 0, -1):
+        for statement in statements(migration_sql(version)):
+            words = _without_comments(statement).split()
+            if [word.upper() for word in words[:3]] == ["CREATE", "VIRTUAL", "TABLE"] and words[3] == table:
+                return _without_comments(statement)
+    raise LookupError(f"no virtual table {table}")
+
+
+def _without_comments(statement: str) -> str:
+    return "\n".join(line for line in statement.splitlines() if not line.strip().startswith("--"))
+
+
 def migrate(connection: sqlite3.Connection, *, target: int = SCHEMA_VERSION) -> None:
     """Bring the database to ``target``, one transaction a version; a failure leaves it as it was."""
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
