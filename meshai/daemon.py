@@ -20,9 +20,11 @@ from meshai.conversation.responder import Responder
 from meshai.delivery.governor import Governor
 from meshai.delivery.outbox import Outbox
 from meshai.delivery.sender import Sender
+from meshai.favourites import Favourites
 from meshai.inbox import Inbox
 from meshai.llm.base import ChatModel
 from meshai.memory.memory import Memory
+from meshai.operations import Operations
 from meshai.ops.health import Health
 from meshai.radio.link import RadioLink
 from meshai.reception import Reception
@@ -100,8 +102,10 @@ class Daemon:
         self.dispatcher = Dispatcher(db, self._services(), self.responder, self.notices)
         self.front = Front(db, lambda: self.settings, clock, self.dispatcher, self.responder, self.notices, self.pause)
         self.inbox = Inbox(db, lambda: self.settings, clock, node=lambda: link.node, peer=link.peer)
-        self.reception = Reception(db, clock, self.inbox, self.front, self.sender)
+        self.favourites = Favourites(db, link, clock, is_wanted=lambda: self.settings.access.favourite)
+        self.operations = Operations(db, clock, settings=self.settings, accepted=self.favourites.rejoin)
         self.recovery = Recovery(db, lambda: self.settings, clock, self.front, self.responder, self.exchange)
+        self.reception = Reception(db, clock, self.inbox, self.front, self.sender, self.favourites)
         self.health = Health(
             must_restart=link.must_restart,
             stalled_s={
@@ -138,6 +142,7 @@ class Daemon:
         self._stopping.append(self.reception.stop)
         await self.link.start(self.reception.sink)
         self._stopping.append(self.link.stop)
+        self._stopping.append(self.favourites.stop)
         self._heartbeat = asyncio.create_task(self.recovery.note_alive_regularly(), name="alive")
 
     async def stop(self) -> None:

@@ -9,6 +9,7 @@ from meshai.clock import Clock
 from meshai.conversation.front import Front
 from meshai.delivery.sender import Sender
 from meshai.errors import StorageError
+from meshai.favourites import Favourites
 from meshai.inbox import Inbox
 from meshai.radio.link import Alert, Heard, Inbound, LinkChange, LinkEvent, Receipt, node_id
 from meshai.storage import nodes
@@ -24,12 +25,15 @@ FLUSH_EVERY_S = 60.0
 class Reception:
     """Consumes what the radio link reports."""
 
-    def __init__(self, db: Database, clock: Clock, inbox: Inbox, front: Front, sender: Sender) -> None:
+    def __init__(
+        self, db: Database, clock: Clock, inbox: Inbox, front: Front, sender: Sender, favourites: Favourites
+    ) -> None:
         self._db = db
         self._clock = clock
         self._inbox = inbox
         self._front = front
         self._sender = sender
+        self._favourites = favourites
         self._events: asyncio.Queue[LinkEvent] = asyncio.Queue()
         self._heard: dict[int, Heard] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -77,6 +81,7 @@ class Reception:
             case Inbound():
                 question = await self._inbox.accept(event)
                 if question is not None:
+                    self._favourites.talked(question.person)
                     await self._front.take(question)
             case Receipt():
                 self._sender.on_receipt(event)

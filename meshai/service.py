@@ -101,7 +101,9 @@ class Service:
         notifier = Notifier(self.env)
         await daemon.start()
         stack.push_async_callback(daemon.stop)
-        control = ControlServer(paths.control_socket(path, self.env), {"status": self._status})
+        control = ControlServer(
+            paths.control_socket(path, self.env), {"status": self._status, **daemon.operations.table()}
+        )
         await control.start()
         stack.push_async_callback(control.stop)
         self._listen_to_signals(stack)

@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module, what `meshai --help` says); each module has a click command called `command`
     "run": ("meshai.cli.run", "Run the daemon in the foreground."),
     "status": ("meshai.cli.status", "Show how the running daemon is doing."),
+    "identity": ("meshai.cli.identity", "Show the keys of the nodes; accept a changed one."),
     "config": ("meshai.cli.config", "Check a configuration file, or print the example."),
 }
 

@@ -117,6 +117,19 @@ def call(path: Path, name: str, args: Mapping[str, object] | None = None, *, tim
     raise kinds.get(answer.get("exit_code"), CheckFailedError)(answer.get("error", "the daemon refused"))
 
 
+def is_answered(path: Path) -> bool:
+    """Whether somebody listens on a socket file; one that a killed daemon left behind is answered by nobody."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            client.settimeout(2.0)
+            client.connect(os.fspath(path))
+    except (FileNotFoundError, ConnectionRefusedError):
+        return False
+    except OSError:  # no permission, or busy: there is a daemon, let the call say what is wrong
+        return True
+    return True
+
+
 def _read_line(client: socket.socket) -> bytes:
     data = bytearray()
     while not data.endswith(b"\n"):

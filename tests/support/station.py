@@ -20,6 +20,7 @@ class FakeLink:
         self.sent, self.acks, self.node, self.state = [], True, BOT, LinkState.UP
         self._ids = itertools.count(1000)
         self._sink = None
+        self.favourites, self.removed = [], []
 
     async def start(self, sink):
         self._sink = sink
@@ -35,6 +36,12 @@ class FakeLink:
         self.sent.append(request)
         if self.acks:
             self._sink(Receipt(request.packet_id, request.to_num, "NONE", implicit=False))
+
+    async def set_favourite(self, num):
+        self.favourites.append(num)
+
+    async def remove_node(self, num):
+        self.removed.append(num)
 
     def peer(self, num):
         return None

@@ -19,16 +19,16 @@ OWN, PEER = 0xA11CE001, 0xB0B00002
 KEY = bytes(range(32))
 FAST = Timings(
     connect_s=1.0,
-    silence_s=0.3,
-    handshake_s=3.0,
+    silence_s=3.0,
+    handshake_s=6.0,
     probe_every_s=0.1,
-    probe_answer_s=0.25,
-    frame_within_s=0.5,
+    probe_answer_s=2.0,
+    frame_within_s=10.0,
     pause_s=0.005,
     write_s=1.0,
     room_s=0.3,
-    call_s=0.5,
-    close_s=0.7,
+    call_s=4.0,
+    close_s=4.0,
     backoff_min_s=0.02,
     backoff_max_s=0.1,
     brief_s=0.05,
@@ -39,7 +39,7 @@ FAST = Timings(
     admin_gap_s=0.02,
     slack_s=5.0,
 )
-"""Every deadline shrunk; their order is kept."""
+"""Every pause shrunk. What a busy computer may exceed by itself is not; tests of those deadlines shrink them."""
 
 
 class WireNode:
