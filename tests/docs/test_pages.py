@@ -11,12 +11,12 @@ from support.papers import DOCS, ROOT, pages
 
 from meshai.commands.registry import COMMANDS
 from meshai.config.model import Settings
-from meshai.delivery import timing
-from meshai.radio.link import NodeInfo
+from meshai.radio import airtime
 
 WORDS = {word for command in COMMANDS for word in (command.name, *command.aliases)}
 PLACEHOLDERS = {"word", "foo", "command", "wait"}
 MADE = {DOCS / "commands.md", DOCS / "configuration.md"}  # generated: their own tests compare them
+ACK_BYTES = 29  # a ROUTING answer on the air
 NODE_ID = re.compile(r"^[0-9a-f]{8}$")
 
 
@@ -75,9 +75,13 @@ def airtime_rows():
 
 
 @pytest.mark.parametrize("row", airtime_rows(), ids=lambda row: row[0].split()[0])
-def test_airtime_table_is_what_the_governor_computes(row):
-    bandwidth, factor, rate = (int(number) for number in row[1].split("/"))
-    node = NodeInfo(num=1, bandwidth_khz=bandwidth, spreading_factor=factor, coding_rate=rate)
-    texts = [timing.text_airtime_ms(node, size, pki=True) for size in (50, 100, 200)]
-    frames = [timing.frame_airtime_ms(node, size) for size in (255, 29)]
-    assert [int(cell) for cell in row[2:]] == pytest.approx([*texts, *frames], abs=1)  # the code rounds up
+def test_airtime_table_is_what_the_code_computes(row):
+    modem = airtime.PRESETS[row[0].split()[0]]
+    assert row[1] == f"{modem.bandwidth_khz:g} / {modem.spreading_factor} / {modem.coding_rate}"
+    frames = [airtime.frame_bytes(size) for size in (50, 100, 200)] + [airtime.MAX_FRAME_BYTES, ACK_BYTES]
+    assert [int(cell) for cell in row[2:]] == [round(airtime.time_on_air_ms(size, modem)) for size in frames]
+
+
+def test_airtime_table_has_the_presets_of_every_release():
+    assert {row[0].split()[0] for row in airtime_rows()} <= set(airtime.PRESETS)
+    assert len(airtime_rows()) == 9
