@@ -1,0 +1,159 @@
+"""A virtual node: identity, settings, clock and power; what it does with packets is in ``router`` and ``modules``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from meshai.radio.virtual.air import Air, Radio
+from meshai.radio.virtual.database import NodeDatabase
+from meshai.radio.virtual.frame import last_byte
+from meshai.radio.virtual.modules import Modules
+from meshai.radio.virtual.router import Router
+from meshai.radio.virtual.settings import NodeSettings
+from meshai.radio.virtual.timeline import Timeline
+from meshai.radio.virtual.tophone import ToPhone
+
+DUTY_CYCLE_PERCENT = {"EU_868": 10.0, "EU_433": 10.0, "UA_433": 10.0, "UA_868": 1.0}
+"""Regions with a limit (firmware RadioInterface.cpp); elsewhere 100."""
+BOOT_S = 7.0
+"""How long a device is away when it reboots: 5-15 s (data of the recordings; protocol.md §8)."""
+
+
+class VirtualNode:
+    """One device: it can be attached to by stream clients (TCP, pty) and by scripted phones."""
+
+    def __init__(self, num: int, air: Air, settings: NodeSettings, private_key: bytes, public_key: bytes) -> None:
+        self.num = num
+        self.settings = settings
+        self.private_key = private_key
+        self.public_key = public_key
+        self.timeline: Timeline = air.timeline
+        self.rng = air.rng
+        self.database = NodeDatabase(settings.database)
+        self.to_phone = ToPhone(settings.to_phone)
+        self.radio = Radio(num, air, lambda: self.settings.modem, self._hear)
+        air.join(self.radio)
+        self.free_zero = False  # queueStatus.free is 0 for ever (protocol.md §3.6)
+        self.session_key = b""
+        self.booted_at = self.timeline.now()
+        self.boots = 0
+        self._clock: float | None = None  # calendar time minus the timeline's real time
+        self._on_power: list[Callable[[bool], None]] = []
+        self.router = Router(self)
+        self.modules = Modules(self)
+        self.modules.start()
+
+    def __repr__(self) -> str:
+        return f"<VirtualNode {self.id} {self.settings.long_name!r}>"
+
+    @property
+    def id(self) -> str:
+        """The node number as ``!a1b2c3d4``."""
+        return f"!{self.num:08x}"
+
+    @property
+    def byte(self) -> int:
+        """The node's short mark on the air."""
+        return last_byte(self.num)
+
+    @property
+    def on(self) -> bool:
+        """Powered and running."""
+        return self.radio.on
+
+    @property
+    def duty_cycle_percent(self) -> float:
+        """The region's limit on transmitting."""
+        return DUTY_CYCLE_PERCENT.get(self.settings.region, 100.0)
+
+    @property
+    def queue_free(self) -> int:
+        """Free places of the transmit queue, as the client is told."""
+        return 0 if self.free_zero else self.radio.free
+
+    @property
+    def uptime_s(self) -> int:
+        """Protocol seconds since the last boot."""
+        return int(self.timeline.now() - self.booted_at)
+
+    def clock(self) -> int:
+        """The node's calendar in seconds since 1970, 0 while nobody has set it (protocol.md §9.13)."""
+        return 0 if self._clock is None else int(self._clock + self.timeline.real())
+
+    def set_clock(self, epoch: float) -> None:
+        """Set the calendar. It runs as fast as the clients' clocks, whatever the mesh's speed."""
+        self._clock = epoch - self.timeline.real()
+
+    def new_id(self) -> int:
+        """A packet id."""
+        return self.rng.randrange(1, 2**32)
+
+    def on_power(self, listener: Callable[[bool], None]) -> None:
+        """Have ``listener(False)`` called at switch-off or crash, ``listener(True)`` when it runs again."""
+        self._on_power.append(listener)
+
+    def switch_off(self) -> None:
+        """Power gone: queue, duplicate filter, clock and session are lost; settings and database stay."""
+        if not self.on:
+            return
+        self.radio.on = False
+        self.radio.silence()
+        self.router.reset()
+        self.modules.stop()
+        self.to_phone.clear()
+        self._clock = None
+        self.session_key = b""
+        self._tell(on=False)
+
+    def switch_on(self) -> None:
+        """Boot."""
+        if self.on:
+            return
+        self.radio.on = True
+        self.booted_at = self.timeline.now()
+        self.boots += 1
+        self.modules.start()
+        self._tell(on=True)
+
+    def reboot(self, after_s: float = 0.0, *, down_s: float = BOOT_S) -> None:
+        """Restart in ``after_s`` and be away for ``down_s``, both in protocol seconds."""
+
+        def restart() -> None:
+            self.switch_off()
+            self.timeline.after(down_s, self.switch_on)
+
+        if after_s > 0:
+            self.timeline.after(after_s, restart)
+        else:
+            restart()
+
+    def rekey(self) -> None:
+        """A factory reset: a new key pair under the same number, and an empty database (protocol.md §9.5)."""
+        self.private_key, self.public_key = self.rng.randbytes(32), self.rng.randbytes(32)
+        self.database.clear()
+        self.router.reset()
+
+    def meet(self, other: VirtualNode) -> None:
+        """Know another node as if its NodeInfo had arrived."""
+        user = other.modules.user()
+        self.database.learn(
+            other.num,
+            long_name=user.long_name,
+            short_name=user.short_name,
+            key=bytes(user.public_key),
+            role=user.role,
+            is_licensed=user.is_licensed,
+        )
+
+    def send(self, packet: Any) -> int:  # noqa: ANN401 - a MeshPacket
+        """Send a packet as the node's own client would, without the client's rate limits; 0 or the error."""
+        self.timeline.catch_up()
+        return self.router.send(packet)
+
+    def _hear(self, frame: Any, link: Any) -> None:  # noqa: ANN401
+        self.router.receive(frame, link)
+
+    def _tell(self, *, on: bool) -> None:
+        for listener in list(self._on_power):
+            listener(on)

@@ -1,0 +1,185 @@
+"""A node's TCP port, with everything that goes wrong on one (docs/protocol.md §5.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import struct
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING
+
+from meshai.radio.virtual.stream import Session
+
+if TYPE_CHECKING:
+    from meshai.radio.virtual.node import VirtualNode
+
+log = logging.getLogger(__name__)
+
+
+class TcpPort:
+    """Serves one client at a time; a new one kicks the old (protocol.md §9.8).
+
+    The port number stays the same while it refuses and comes back. Fault switches hold for the connections
+    made afterwards: ``silent`` (accepts, never answers), ``hang_after`` (the download stops after so many frames).
+    """
+
+    def __init__(self, node: VirtualNode, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.host = host
+        self.port = port
+        self.silent = False
+        self.hang_after: int | None = None
+        self.connections = 0
+        self._node = node
+        self._server: asyncio.Server | None = None
+        self._client: _Client | None = None
+        self._wanted = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._follow(node)
+
+    @property
+    def node(self) -> VirtualNode:
+        """The node that answers here."""
+        return self._node
+
+    @property
+    def connected(self) -> bool:
+        """Whether a client is there."""
+        return self._client is not None
+
+    async def start(self) -> None:
+        """Listen; ``port`` is the real one afterwards."""
+        self._wanted = True
+        await self._listen()
+
+    async def stop(self) -> None:
+        """Stop listening and drop the client."""
+        self._wanted = False
+        for task in list(self._tasks):
+            task.cancel()
+        await self._refuse()
+
+    async def _listen(self) -> None:
+        if self._server is not None or not self._wanted or not self._node.on:
+            return
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Client(self), self.host, self.port, reuse_address=True)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _refuse(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+        self.drop()
+        if server is not None:
+            await server.wait_closed()
+
+    # -- faults -------------------------------------------------------------------------------------------------
+
+    def drop(self) -> None:
+        """EOF for the client."""
+        if self._client is not None:
+            self._client.shut()
+
+    def reset(self) -> None:
+        """RST for the client."""
+        if self._client is not None:
+            self._client.break_off()
+
+    def stall(self, size: int = 40) -> None:
+        """Announce a frame of ``size`` bytes, send half of it and say nothing more on this connection."""
+        if self._client is not None:
+            self._client.stall(size)
+
+    def mute(self) -> None:
+        """Say nothing more on this connection, which stays open: lost WiFi, a hung firmware."""
+        if self._client is not None:
+            self._client.session.answers = False
+
+    def refuse(self, seconds: float) -> None:
+        """Drop the client and refuse connections for so many protocol seconds."""
+        self._wanted = False
+        self._later(self._refuse())
+
+        def come_back() -> None:
+            self._wanted = True
+            self._later(self._listen())
+
+        self._node.timeline.after(seconds, come_back)
+
+    def swap(self, other: VirtualNode) -> None:
+        """Another node answers on this port from now on: two boards changed places."""
+        self.drop()
+        self._node = other
+        self._follow(other)
+
+    def _follow(self, node: VirtualNode) -> None:
+        def power(on: bool) -> None:
+            if self._node is node:
+                self._later(self._listen() if on else self._refuse())
+
+        node.on_power(power)
+
+    def _later(self, action: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(action)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def joined(self, client: _Client) -> None:
+        """A client connected; whoever was there is thrown out."""
+        self.drop()
+        self.connections += 1
+        self._client = client
+
+    def left(self, client: _Client) -> None:
+        """A client is gone."""
+        if self._client is client:
+            self._client = None
+
+
+class _Client(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, port: TcpPort) -> None:
+        self._port = port
+        self.session: Session
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._port.joined(self)
+        self.session = Session(self._port.node, self._write, self.shut)
+        self.session.answers = not self._port.silent
+        self.session.hang_after = self._port.hang_after
+
+    def data_received(self, data: bytes) -> None:
+        self.session.feed(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        log.debug("client of %s is gone (%s)", self._port.node, exc or "closed")
+        self.session.end()
+        self._port.left(self)
+
+    def shut(self) -> None:
+        """EOF."""
+        self.session.end()
+        self._port.left(self)
+        self._transport.close()
+
+    def break_off(self) -> None:
+        """RST."""
+        self.session.end()
+        self._port.left(self)
+        sock: socket.socket = self._transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._transport.abort()
+
+    def stall(self, size: int) -> None:
+        """Half a frame, then silence."""
+        self._write(b"\x94\xc3" + size.to_bytes(2, "big") + b"\x1a" * (size // 2))
+        self.session.answers = False
+
+    def _write(self, data: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(data)
