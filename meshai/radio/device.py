@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import random
-import secrets
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -30,6 +29,7 @@ from meshai.radio.link import (
     SendRequest,
     Telemetry,
 )
+from meshai.radio.packet_ids import PacketIds
 from meshai.radio.session import Build, Established, Heardable, Lost, Session, payload_of
 from meshai.radio.timings import Timings
 from meshai.radio.trouble import Complaints, Trouble
@@ -66,7 +66,7 @@ class DeviceLink:
         self._admin_at = float("-inf")
         self._last_sent: tuple[int, float] | None = None
         self._last_confirmed = asyncio.Event()
-        self._packet_counter = secrets.randbits(10)
+        self._packet_ids = PacketIds()
         self._orphans: list[Session] = []
         self._clock_set: tuple[float, float] | None = None
         self._mute_heartbeat = False
@@ -90,6 +90,7 @@ class DeviceLink:
         self._sink = sink
         self._stopping = False
         self._supervisor = asyncio.create_task(self._supervise(), name="radio link")
+        self._supervisor.add_done_callback(_report_crash)
 
     async def stop(self) -> None:
         """Let the last packet leave, close, end as STOPPED; bounded by ``call_s + linger_s + close_s``."""
@@ -97,8 +98,7 @@ class DeviceLink:
         await self._linger()
         if self._supervisor is not None:
             self._supervisor.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._supervisor
+            await asyncio.wait({self._supervisor})
             self._supervisor = None
         if self._session is not None:
             await self._discard(self._session)
@@ -106,12 +106,8 @@ class DeviceLink:
         self._change(LinkState.STOPPED, "stopped")
 
     def new_packet_id(self) -> int:
-        """As the library draws them: 22 random bits above a 10-bit counter; never 0. Works while the link is down."""
-        while True:
-            self._packet_counter = (self._packet_counter + 1) & 0x3FF
-            packet_id = secrets.randbits(22) << 10 | self._packet_counter
-            if packet_id:
-                return packet_id
+        """A packet id in the library's range; works while the link is down."""
+        return self._packet_ids.draw()
 
     async def send(self, request: SendRequest) -> None:
         """Hand one packet to the node; returns when the library has written it.
@@ -187,6 +183,7 @@ class DeviceLink:
 
     async def _one_connection(self) -> str:
         """Make a connection and live with it; the reason of its end."""
+        self._promise(self._timings.connect_s + self._timings.handshake_s + self._timings.call_s)
         self._change(LinkState.CONNECTING, self._reason)
         session = Session(self._build, self._clock, self._timings, self._poster())
         self._session, self._lost = session, asyncio.get_running_loop().create_future()
@@ -210,11 +207,11 @@ class DeviceLink:
         missed = 0
         while not lost.done():
             self._promise(self._timings.probe_answer_s + 4 * self._timings.call_s)
+            await self._care_for_clock(session)
             alive = await self._probe(session, lost)
             missed = 0 if alive else missed + 1
             if missed >= self._timings.probe_failures:
                 return "the node does not answer any more"
-            await self._care_for_clock(session)
             if self._trouble.is_steady(self._clock.monotonic()):
                 self._complaints.forget()
             self._promise(self._timings.probe_every_s)
@@ -226,8 +223,8 @@ class DeviceLink:
         before = await self._call(session, session.beat)
         iface, began = session.iface, time.monotonic()
         while time.monotonic() - began < self._timings.probe_answer_s and not lost.done():
-            if iface is None or iface.queueStatus is not before:
-                session.answered, self._mute_heartbeat = True, False
+            if session.beat_answered(before):
+                self._mute_heartbeat = self._mute_heartbeat and not session.answered
                 return True
             await asyncio.sleep(min(0.1, self._timings.probe_answer_s / 20))
         if iface is None or lost.done():
@@ -241,8 +238,8 @@ class DeviceLink:
     async def _care_for_clock(self, session: Session) -> None:
         """Give the node our time after a connect, once a day, and when ours jumped; its backlog needs dates (§2.3)."""
         now, monotonic = self._clock.now(), self._clock.monotonic()
-        if now < PLAUSIBLE_TIME:
-            return
+        if now < PLAUSIBLE_TIME or self._admin_gate.locked():
+            return  # other commands are on their way: the next heartbeat comes by here again
         if self._clock_set is not None:
             offset, at = self._clock_set
             jumped = abs(now - monotonic - offset) > self._timings.clock_off_s
@@ -303,10 +300,12 @@ class DeviceLink:
         if session is not self._session:
             return
         if isinstance(value, Established):
+            if self._lost is None or self._lost.done():
+                return
             self._established(session, value.node)
         elif isinstance(value, Lost):
-            iface = session.iface
-            self._end(session, (iface.loss_reason if iface else "") or "the connection was lost")
+            if session.established_at is not None:  # before that, open() raises with a better reason
+                self._end(session, (session.iface.loss_reason if session.iface else "") or "the connection was lost")
         else:
             if isinstance(value, Receipt) and self._last_sent and value.packet_id == self._last_sent[0]:
                 self._last_confirmed.set()
@@ -316,12 +315,9 @@ class DeviceLink:
         before = self._node
         self._node, self._nodes = node, session.iface.nodesByNum if session.iface else None
         self._trouble.connected(self._clock.monotonic())
-        about = f"firmware {node.firmware or 'unknown'}, {node.region} {node.preset}, {node.nodes_known} nodes known"
-        reason = f"connected to {node.id} ({about})"
-        level = logging.INFO
+        level, reason = logging.INFO, f"connected to {nodeinfo.describe(node)}"
         if before is not None and before.num != node.num:
-            reason = f"another node answers on {self._device}: {node.id} instead of {before.id} ({about})"
-            level = logging.WARNING
+            level, reason = logging.WARNING, f"another node answers, not {before.id} but {nodeinfo.describe(node)}"
         self._complaints.say(level, reason)
         self._change(LinkState.UP, reason)
 
@@ -391,6 +387,12 @@ class DeviceLink:
             self._sink(event)
         except Exception:
             log.exception("the receiver of link events failed")
+
+
+def _report_crash(supervisor: asyncio.Task[None]) -> None:
+    """A supervisor never ends by itself; ``must_restart`` sees that it did, the log says why."""
+    if not supervisor.cancelled() and (error := supervisor.exception()) is not None:
+        log.error("the link supervisor failed", exc_info=error)
 
 
 def _nobody(_event: LinkEvent) -> None:

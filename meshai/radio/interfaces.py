@@ -124,7 +124,7 @@ class GuardedInterface(MeshInterface):  # type: ignore[misc]  # the library has 
 
     def waitForConfig(self) -> None:  # noqa: N802 - the library's name
         """One look is enough after the handshake; the stock method polls ``timeout`` long for a non-empty node list."""
-        if self.myInfo is None:
+        if self.myInfo is None or not self.myInfo.my_node_num:
             raise ConnectionError("the node sent its configuration without its own number")
 
     def _waitConnected(self, timeout: float | None = None) -> None:  # noqa: N802
@@ -149,8 +149,8 @@ class GuardedInterface(MeshInterface):  # type: ignore[misc]  # the library has 
             raise self.failure
 
     def _connected(self) -> None:
-        self.came_up = True
         super()._connected()
+        self.came_up = True  # after: _waitConnected takes "came up, not connected" for a loss
 
     def _startConfig(self) -> None:  # noqa: N802
         """Ask for the configuration once per interface.

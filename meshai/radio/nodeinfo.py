@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from meshai.radio import decode
+from meshai.radio.airtime import PRESETS
 from meshai.radio.link import Channel, NodeInfo, Peer, Telemetry
 
 log = logging.getLogger(__name__)
@@ -19,24 +20,6 @@ DEFAULT_KEY = bytes.fromhex("d4f1bb3a20290759f0bcffabcf4e6901")
 DEFAULT_HOPS = 3
 """HOP_RELIABLE, when the node sent no LoRa configuration (protocol.md §3.1)."""
 
-PRESETS: dict[str, tuple[float, int, int]] = {
-    "SHORT_TURBO": (500.0, 7, 5),
-    "SHORT_FAST": (250.0, 7, 5),
-    "SHORT_SLOW": (250.0, 8, 5),
-    "MEDIUM_TURBO": (500.0, 9, 5),
-    "MEDIUM_FAST": (250.0, 9, 5),
-    "MEDIUM_SLOW": (250.0, 10, 5),
-    "LONG_TURBO": (500.0, 11, 8),
-    "LONG_FAST": (250.0, 11, 5),
-    "LONG_MODERATE": (125.0, 11, 8),
-    "LONG_SLOW": (125.0, 12, 8),
-    "VERY_LONG_SLOW": (62.5, 12, 8),
-    "LITE_FAST": (125.0, 9, 5),
-    "LITE_SLOW": (125.0, 10, 5),
-    "NARROW_FAST": (62.5, 7, 6),
-    "NARROW_SLOW": (62.5, 8, 6),
-}
-"""Bandwidth in kHz, spreading factor, coding rate denominator (protocol.md §4)."""
 WIDE_FACTOR = 3.25
 """2.4 GHz radios use 812.5 kHz where others use 250 (firmware MeshRadio.h)."""
 _BANDWIDTH_CODES = {31: 31.25, 62: 62.5, 200: 203.125, 400: 406.25, 800: 812.5, 1600: 1625.0}
@@ -103,6 +86,12 @@ def read_telemetry(nodes: object, own_num: int) -> Telemetry:
     )
 
 
+def describe(node: NodeInfo) -> str:
+    """The own node in one line for the log and ``status``."""
+    about = f"firmware {node.firmware or 'unknown'}, {node.region} {node.preset}"
+    return f"{node.id} ({about}, {node.nodes_known} nodes known)"
+
+
 def version_numbers(firmware: str) -> tuple[int, ...]:
     """``2.7.26.54e0d8d`` as (2, 7, 26); empty when the text is no version."""
     numbers = []
@@ -159,14 +148,13 @@ def _modulation(lora: object, preset: str) -> tuple[float, int, int]:
     coding = decode.number(_get(lora, "coding_rate")) or 0
     coding = coding if 5 <= coding <= 8 else 0
     if preset in PRESETS:
-        khz, factor, rate = PRESETS[preset]
-        if _enum(lora, "region") == "LORA_24":
-            khz *= WIDE_FACTOR
-        return khz, factor, max(rate, coding)
-    khz, factor, rate = PRESETS["LONG_FAST"]
-    if bandwidth:
-        khz = _BANDWIDTH_CODES.get(bandwidth, float(bandwidth))
-    return khz, spreading if 5 <= spreading <= 12 else factor, coding or rate
+        modem = PRESETS[preset]
+        wide = WIDE_FACTOR if _enum(lora, "region") == "LORA_24" else 1.0
+        return modem.bandwidth_khz * wide, modem.spreading_factor, max(modem.coding_rate, coding)
+    modem = PRESETS["LONG_FAST"]
+    khz = _BANDWIDTH_CODES.get(bandwidth, float(bandwidth)) if bandwidth else modem.bandwidth_khz
+    factor = spreading if 5 <= spreading <= 12 else modem.spreading_factor
+    return khz, factor, coding or modem.coding_rate
 
 
 def _channels(channels: Iterable[object] | None, preset: str) -> tuple[Channel, ...]:

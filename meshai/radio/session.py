@@ -99,6 +99,14 @@ class Session:
         iface.sendHeartbeat()
         return before
 
+    def beat_answered(self, before: object) -> bool:
+        """Whether a queueStatus came since ``before``; one without a packet id answers a heartbeat (§7)."""
+        status = self.iface.queueStatus if self.iface is not None else None
+        if status is before:
+            return False
+        self.answered = self.answered or (status is not None and not status.mesh_packet_id)
+        return True
+
     def ask_session_key(self) -> bool:
         """Blocking. Request the admin session key; True when it is already there."""
         iface = self._live_interface()
@@ -141,7 +149,8 @@ class Session:
         self.established_at = time.monotonic()
         self._burst_until = self.established_at + self._timings.backlog_quiet_s
         self.node = read_node(self.iface)
-        self._post(self, Established(self.node))
+        if self.node.num:  # else open() is about to say that the node did not tell its number
+            self._post(self, Established(self.node))
 
     def on_lost(self) -> None:
         """May be the echo of our own close."""

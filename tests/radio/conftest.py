@@ -41,6 +41,8 @@ async def connect(wire):
         await link.stop()
         assert link.state is LinkState.STOPPED
     left = [t for t in threading.enumerate() if t not in before and t.name != "publishing"]
+    for thread in left:
+        thread.join(5.0)
     assert not [thread for thread in left if thread.is_alive()]
 
 

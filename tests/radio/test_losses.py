@@ -64,9 +64,10 @@ async def test_node_absent_at_start_is_no_error(wire, connect):
     await watcher.ups(1)
 
 
-async def test_silent_node_is_noticed_by_the_probe(wire, up):
+async def test_silent_node_is_noticed_by_the_probe(wire, connect):
     """A3: WiFi loss or hung firmware gives no event for minutes to for ever."""
-    _, watcher = up
+    _, watcher = await connect(replace(FAST, probe_answer_s=0.3))
+    await watcher.ups(1)
     wire.answers_heartbeat = False
     assert (await watcher.change(LinkState.DOWN)).reason == "the node does not answer any more"
     wire.answers_heartbeat = True
@@ -77,10 +78,10 @@ async def test_silent_node_is_noticed_by_the_probe(wire, up):
 async def test_old_firmware_lives_by_its_frames(wire, connect):
     """§5.3: before 2.7.4 a heartbeat has no answer."""
     wire.firmware, wire.answers_heartbeat = "2.6.11.60ec05e", False
-    link, watcher = await connect()
+    link, watcher = await connect(replace(FAST, probe_answer_s=0.02, frame_within_s=1.0))
     await watcher.ups(1)
     for number in range(10):
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.05)
         wire.deliver("x", number + 1)
     assert link.status()["connections"] == 1
     assert (await watcher.change(LinkState.DOWN)).reason == "the node does not answer any more"
@@ -89,11 +90,11 @@ async def test_old_firmware_lives_by_its_frames(wire, connect):
 @tcp_only
 async def test_talking_node_that_answers_no_heartbeat_is_kept(wire, connect):
     wire.answers_heartbeat = False
-    link, watcher = await connect()
+    link, watcher = await connect(replace(FAST, probe_answer_s=0.3, probe_every_s=0.02))
     await watcher.ups(1)
-    for number in range(20):
+    for number in range(50):
         wire.deliver("x", number + 1)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.02)
     assert link.status()["connections"] == 1
 
 
@@ -109,7 +110,7 @@ async def test_reboot_frame_loses_no_mail(wire, up):
 
 async def test_silent_handshake_is_abandoned(wire, connect):
     wire.answers_config = False
-    link, watcher = await connect()
+    link, watcher = await connect(replace(FAST, silence_s=0.3))
     assert (await watcher.change(LinkState.DOWN)).reason == "the node accepts the connection but sends nothing"
     await watcher.until(lambda: link.status()["handshakes_failed"])
     wire.answers_config = True
@@ -158,7 +159,7 @@ async def test_wrong_node_after_a_swap_is_named(wire, up, caplog):
     wire.eof()
     await watcher.ups(2)
     assert "another node answers" in watcher.of(LinkChange)[-1].reason
-    assert "!0badcafe instead of !a11ce001" in caplog.text
+    assert "not !a11ce001 but !0badcafe" in caplog.text
     assert link.node.num == 0x0BADCAFE
 
 
@@ -194,17 +195,17 @@ async def test_hundreds_of_nodes_are_received(wire, connect):
 
 
 @tcp_only
-async def test_call_that_hangs_costs_the_connection_only(wire, up, monkeypatch):
+async def test_call_that_hangs_costs_the_connection_only(wire, connect, monkeypatch):
     """§3.6: any write may block for ever; its thread is abandoned."""
-    link, watcher = up
+    link, watcher = await connect(replace(FAST, call_s=0.5, close_s=0.2))
+    await watcher.ups(1)
     release = threading.Event()
     with monkeypatch.context() as patch:
         patch.setattr(interfaces.TcpNode, "hand_over", lambda *_: release.wait(30))
         with pytest.raises(LinkDownError, match="hangs"):
             await link.send(request(link))
     await watcher.ups(2)
-    await link.send(request(link))
-    assert (len(wire.texts()), link.status()["orphans"]) == (1, 1)
+    assert link.status()["orphans"] == 1
     release.set()
 
 
@@ -225,9 +226,10 @@ async def test_close_that_hangs_ends_as_stuck(wire, connect, monkeypatch):
     close = interfaces.TcpNode.close
     monkeypatch.setattr(interfaces.TcpNode, "close", lambda self: (release.wait(30), close(self)))
     link, watcher = await connect(replace(FAST, close_s=0.05, orphans=1))
-    for number in (1, 2):
-        await watcher.ups(number)
-        wire.eof()
+    await watcher.ups(1)
+    wire.eof()
+    await watcher.ups(2)
+    wire.eof()
     await watcher.change(LinkState.STUCK)
     assert link.must_restart() == "library threads do not end"
     release.set()
@@ -240,6 +242,35 @@ async def test_failing_handshakes_ask_for_a_restart(wire, connect):
     link, watcher = await connect(replace(FAST, silence_s=0.02, hopeless_times=3, hopeless_s=0.0))
     reason = await watcher.until(link.must_restart)
     assert reason == "3 handshakes failed in a row: the node accepts the connection but sends nothing"
+
+
+@tcp_only
+async def test_long_handshake_is_no_hanging_supervisor(wire, connect):
+    wire.answers_config = False
+    link, watcher = await connect(replace(FAST, silence_s=5.0, slack_s=0.0))
+    await watcher.change(LinkState.CONNECTING)
+    await asyncio.sleep(0.3)
+    assert (link.must_restart(), link.state) == ("", LinkState.CONNECTING)
+
+
+@tcp_only
+async def test_node_without_number_is_not_accepted(wire, connect):
+    """§5.3: without my_info the library's object is useless, and the library says it is connected."""
+    wire.num = 0
+    link, watcher = await connect()
+    assert (await watcher.change(LinkState.DOWN)).reason == "the node sent its configuration without its own number"
+    assert link.node is None
+
+
+@tcp_only
+async def test_crashed_supervisor_is_logged_and_seen(wire, connect, monkeypatch, caplog):
+    def fail(*_args, **_options):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("meshai.radio.device.Session", fail)
+    link, watcher = await connect()
+    assert await watcher.until(link.must_restart) == "the link supervisor ended"
+    assert "can't start new thread" in caplog.text
 
 
 @tcp_only
