@@ -24,6 +24,8 @@ NEAR_HOPS, FAR_HOPS = 2, 4
 SNR_FLOOR_DB = {7: -7.5, 8: -10.0, 9: -12.5, 10: -15.0, 11: -17.5, 12: -20.0}
 """What a LoRa receiver still decodes, by spreading factor (Semtech SX1262 data sheet)."""
 SNR_MARGIN_DB = 3.0
+RESERVED_FOR_S = 300.0
+"""No answer is written for longer (DESIGN §3: 180 s in all): a forgotten reservation ends by itself."""
 UNKNOWN_WAIT_S = 60.0
 """A node that refuses for its duty cycle and does not say how long is asked again after this."""
 
@@ -85,7 +87,7 @@ class Governor:
         self._node = node
         self._telemetry = telemetry
         self._hour = RollingHour()
-        self._reserved: dict[object, float] = {}
+        self._reserved: dict[object, tuple[float, float]] = {}  # until when, milliseconds
         self._silent_until = -math.inf
 
     # What is on the air.
@@ -141,8 +143,9 @@ class Governor:
         return parts if free >= parts * each else max(1, int(free // each))
 
     def reserve(self, token: object, parts: int, part_bytes: int) -> None:
-        """Keep room for a streamed answer's parts; the same token again replaces the reservation."""
-        self._reserved[token] = parts * self.airtime_ms(part_bytes, is_dm=True, has_reply=False)
+        """Keep room for a streamed answer's parts for a while; the same token again replaces the reservation."""
+        until = self._clock.monotonic() + RESERVED_FOR_S
+        self._reserved[token] = (until, parts * self.airtime_ms(part_bytes, is_dm=True, has_reply=False))
 
     def release(self, token: object) -> None:
         """Give a reservation back."""
@@ -207,14 +210,19 @@ class Governor:
         return math.inf if percent >= 100 else percent * HOUR_S * 10
 
     def _used_ms(self, queued_ms: float) -> float:
-        return self._hour.used_ms(self._clock.monotonic()) + queued_ms + sum(self._reserved.values())
+        return self._hour.used_ms(self._clock.monotonic()) + queued_ms + self._reserved_ms()
+
+    def _reserved_ms(self) -> float:
+        now = self._clock.monotonic()
+        self._reserved = {token: (until, ms) for token, (until, ms) in self._reserved.items() if until > now}
+        return sum(ms for _, ms in self._reserved.values())
 
     def _full_part_ms(self) -> int:
         return self.airtime_ms(200, is_dm=True, has_reply=False)
 
     def _spent_for(self, ms: float, queued_ms: float) -> float:
         """0 when ``ms`` more fit beside what is used and reserved, else how long until they do."""
-        pending = queued_ms + sum(self._reserved.values())
+        pending = queued_ms + self._reserved_ms()
         return self._hour.free_in_s(self._clock.monotonic(), ms + pending, self._budget_ms())
 
     def _duty_percent(self) -> float:

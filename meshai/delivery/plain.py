@@ -39,8 +39,11 @@ _EMPHASIS = [
 ]
 _ESCAPE = regex.compile(r"\\([\\`*_{}\[\]()#+.!|>~-])")
 # What is left of markup in a converted piece of an unfinished line: it may still turn out to be an opening mark.
-_MAY_OPEN = regex.compile(r"(?V1)(?<![\p{L}\p{N}])[*_]|[*_](?![\p{L}\p{N}])|[`\[<!|\\~]")
-_SHIELD = "\ue0ff"  # private use, removed from the input: guards literal code while emphasis is looked for
+_MAY_OPEN = regex.compile(r"(?<![\p{L}\p{N}])[*_](?!\s)|`|<(?=[hm]|$)|\[(?![^\]\n]*\](?!\())")
+_MARKS = regex.compile(r"[*_]")
+_SHIELDS = 0xF0000  # private use, removed from the input: stand for literal text while emphasis is looked for
+_SHIELD = regex.compile(r"[\U000F0000-\U000FFFFD]")
+_PLAIN_URL = regex.compile(r"https?://[^\s*\U000F0000-\U000FFFFD]+(?:\*+[^\s*\U000F0000-\U000FFFFD]+)*")
 
 
 def to_plain(text: str) -> str:
@@ -182,20 +185,19 @@ def _inline(text: str) -> str:
 
     def shield(literal: str) -> str:
         literals.append(literal)
-        return _SHIELD
+        return chr(_SHIELDS + len(literals) - 1)
 
-    text = text.replace(_SHIELD, "")
+    text = _SHIELD.sub("", text)
     text = _CODE.sub(lambda m: shield(m.group(2).strip() or m.group(0)), text)
     text = _ESCAPE.sub(lambda m: shield(m.group(1)), text)
     text = _LINK.sub(_link, text)
     text = _AUTOLINK.sub(lambda m: m.group(1).removeprefix("mailto:"), text)
-    urls = regex.compile(r"https?://[^\s" + _SHIELD + r"*]+")
-    text = urls.sub(lambda m: shield(m.group(0)) if "_" in m.group(0) else m.group(0), text)
+    text = _PLAIN_URL.sub(lambda m: shield(m.group(0)) if _MARKS.search(m.group(0)) else m.group(0), text)
     for pattern in (*_STRONG, *_EMPHASIS):
         text = pattern.sub(r"\1", text)
     text = _SPACES.sub(" ", text)
-    for literal in literals:
-        text = text.replace(_SHIELD, literal, 1)
+    while _SHIELD.search(text):  # code may hold an escape, a link's text may hold code
+        text = _SHIELD.sub(lambda m: literals[ord(m.group()) - _SHIELDS], text)
     return text
 
 

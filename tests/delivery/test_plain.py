@@ -50,6 +50,8 @@ def test_literal_text_stays(text):
         ("![map](http://a.b/m.png)", "map (http://a.b/m.png)"),
         ("> quoted\n> more", "quoted\nmore"),
         ("a\\*b\\*c", "a*b*c"),
+        ("**see https://x.org/a_b** and `a\\*b` or \\*c\\*", "see https://x.org/a_b and a\\*b or *c*"),
+        ("`first` \\* `last` http://x.org/a_b_c", "first * last http://x.org/a_b_c"),
     ],
 )
 def test_markup_goes(markdown, plain):
@@ -74,7 +76,26 @@ def test_result_is_always_safe(text):
 
 WORDS = st.lists(
     st.sampled_from(
-        ["**bold**", "*it*", "word", "2*3", "`co de`", "[a](http://x.y)", "snake_case", "\n", "- x", "# h", "|", "\n\n"]
+        [
+            "**bold**",
+            "*it*",
+            "word",
+            "2*3",
+            "`co de`",
+            "[a](http://x.y)",
+            "snake_case",
+            "\n",
+            "- x",
+            "# h",
+            "|",
+            "\n\n",
+            "2 * 3",
+            "a < b",
+            "[1]",
+            "<http://a.b>",
+            "**",
+            "*",
+        ]
     ),
     max_size=40,
 )
@@ -92,3 +113,4 @@ def test_stream_lets_prose_out_before_the_line_ends():
     stream = PlainStream()
     assert stream.feed("One two three **fo") == "One two three"
     assert stream.feed("ur** five six") == " four five"
+    assert stream.feed(" seven! 2 * 3 < 7 [1] eight") == " six seven! 2 * 3 < 7 [1]"
