@@ -73,7 +73,8 @@ class ConfigError(UsageError):
     def _line(self, mistake: Mistake) -> str:
         source = mistake.source or self.source
         place = f"{source}:{mistake.line}:{mistake.column}" if mistake.line else source
-        return f"{place}: {mistake.key}: {mistake.message}" if mistake.key else f"{place}: {mistake.message}"
+        text = f"{place}: {mistake.key}: {mistake.message}" if mistake.key else f"{place}: {mistake.message}"
+        return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
 class MissingError(MeshAIError):
