@@ -5,21 +5,16 @@ from __future__ import annotations
 from typing import ClassVar
 
 from meshai import __version__
-from meshai.commands.base import Call, Outcome, Reply
+from meshai.commands.base import Call, Command, Outcome, Reply
 from meshai.storage.database import Transaction
 
 
-class About:
+class About(Command):
     """What this is and whom to ask."""
 
     name: ClassVar[str] = "about"
-    aliases: ClassVar[tuple[str, ...]] = ()
-    usage: ClassVar[str] = ""
     summary: ClassVar[str] = "what this is, who runs it, where your words go"
     help: ClassVar[str] = "about tells what I am, who runs me, and where your words are stored and sent."
-    stops_answer: ClassVar[bool] = False
-    needs_memory: ClassVar[bool] = False
-    for_admins: ClassVar[bool] = False
 
     async def run(self, call: Call, tx: Transaction) -> Outcome:
         """One packet, whatever the owner's name."""

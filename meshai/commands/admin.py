@@ -6,7 +6,7 @@ import math
 import re
 from typing import ClassVar
 
-from meshai.commands.base import Call, Outcome, Reply
+from meshai.commands.base import Call, Command, Outcome, Reply
 from meshai.config.model import NODE_ID
 from meshai.ops.humanize import duration
 from meshai.storage import nodes
@@ -18,16 +18,13 @@ _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 USAGE = "admin pause [2h] | resume | block NODE [2h] | unblock NODE | stats"
 
 
-class Admin:
+class Admin(Command):
     """Pause, block, figures."""
 
     name: ClassVar[str] = "admin"
-    aliases: ClassVar[tuple[str, ...]] = ()
     usage: ClassVar[str] = "pause [2h]|resume|block NODE [2h]|unblock NODE|stats"
     summary: ClassVar[str] = "for admins: silence, blocks, figures"
     help: ClassVar[str] = f"{USAGE}. Paused, I answer admins only."
-    stops_answer: ClassVar[bool] = False
-    needs_memory: ClassVar[bool] = False
     for_admins: ClassVar[bool] = True
 
     async def run(self, call: Call, tx: Transaction) -> Outcome:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from meshai.commands.base import Call, Outcome, Reply, Sent
+from meshai.commands.base import Call, Command, Outcome, Reply, Sent
 from meshai.commands.target import address
 from meshai.storage.database import Transaction
 
 
-class Again:
+class Again(Command):
     """Sends the last answer, or one part of it, again."""
 
     name: ClassVar[str] = "again"
-    aliases: ClassVar[tuple[str, ...]] = ()
     usage: ClassVar[str] = "[part]"
     summary: ClassVar[str] = "the last answer, or one part of it, once more"
     help: ClassVar[str] = "again sends my last answer once more; again 2 only its part 2."
-    stops_answer: ClassVar[bool] = False
-    needs_memory: ClassVar[bool] = False
-    for_admins: ClassVar[bool] = False
 
     async def run(self, call: Call, tx: Transaction) -> Outcome:
         """A part that does not exist is said so."""

@@ -49,6 +49,13 @@ class Call:
     now: float
     services: Services
     stopped: bool = False  # an answer in progress was stopped for this call
+    seen: str = ""  # what the command's ``look`` returned
+
+    @property
+    def conv_id(self) -> int:
+        """The caller's conversation; only for commands that need memory."""
+        assert self.question.person.conv_id is not None
+        return self.question.person.conv_id
 
     @property
     def person(self) -> Person:
@@ -58,9 +65,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One short text for the caller."""
+    """One short text for the caller. ``erased``: the question's own row is gone with everything else."""
 
     text: str
+    erased: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +89,28 @@ Outcome = Reply | Sent | Continue
 
 
 class Command(Protocol):
-    """A ``!command``."""
+    """A ``!command``. Subclass it and override what differs from the defaults."""
 
     name: ClassVar[str]
-    aliases: ClassVar[tuple[str, ...]]
-    usage: ClassVar[str]  # the argument, as shown by !help: "[command]"
-    summary: ClassVar[str]  # a few words, for the reference
-    help: ClassVar[str]  # what !help NAME answers; one packet
-    stops_answer: ClassVar[bool]  # the person's answer in progress is stopped first
-    needs_memory: ClassVar[bool]  # not for people without a conversation, nor on a channel
-    for_admins: ClassVar[bool]  # unknown to everybody else
+    summary: ClassVar[str]
+    """A few words, for the reference."""
+    help: ClassVar[str]
+    """What ``!help NAME`` answers; one packet."""
+    usage: ClassVar[str] = ""
+    """The argument: ``[command]``."""
+    aliases: ClassVar[tuple[str, ...]] = ()
+    needs_memory: ClassVar[bool] = False
+    """Not for people without a conversation, nor on a channel."""
+    for_admins: ClassVar[bool] = False
+    """Unknown to everybody else."""
+
+    def stops_answer(self, argument: str) -> bool:
+        """Whether the person's answer in progress is stopped first."""
+        return False
+
+    async def look(self, call: Call) -> str:
+        """What must be read or done before the transaction; ``run`` finds it in ``call.seen``."""
+        return ""
 
     async def run(self, call: Call, tx: Transaction) -> Outcome:
         """Do it inside ``tx``."""

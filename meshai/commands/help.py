@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from meshai.commands.base import Call, Outcome, Reply
+from meshai.commands.base import Call, Command, Outcome, Reply
 from meshai.identity import is_admin
 from meshai.storage.database import Transaction
 
 
-class Help:
+class Help(Command):
     """Names the commands, or explains one."""
 
     name: ClassVar[str] = "help"
@@ -17,16 +17,13 @@ class Help:
     usage: ClassVar[str] = "[command]"
     summary: ClassVar[str] = "lists the commands, or explains one"
     help: ClassVar[str] = "help [command] lists the commands, or explains one of them."
-    stops_answer: ClassVar[bool] = False
-    needs_memory: ClassVar[bool] = False
-    for_admins: ClassVar[bool] = False
 
     async def run(self, call: Call, tx: Transaction) -> Outcome:
         """Answer from the registry."""
         from meshai.commands import registry  # the registry imports this module
 
         word = call.argument.split()[0].lower().removeprefix("!") if call.argument else ""
-        command = registry.find(word)
+        command, _ = registry.find(word)
         admin = is_admin(call.services.settings().access.admins, call.person)
         if command is not None and (admin or not command.for_admins):
             return Reply(command.help)

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from meshai.commands.base import Call, Continue, Outcome, Reply, Sent
+from meshai.commands.base import Call, Command, Continue, Outcome, Reply, Sent
 from meshai.commands.target import address
 from meshai.storage.database import Transaction
 
 
-class More:
+class More(Command):
     """Sends what waits; where the model itself was cut, asks it to go on."""
 
     name: ClassVar[str] = "more"
-    aliases: ClassVar[tuple[str, ...]] = ()
-    usage: ClassVar[str] = ""
     summary: ClassVar[str] = "the rest of the last answer"
     help: ClassVar[str] = "more sends the rest of my last long answer."
-    stops_answer: ClassVar[bool] = False
-    needs_memory: ClassVar[bool] = False
-    for_admins: ClassVar[bool] = False
 
     async def run(self, call: Call, tx: Transaction) -> Outcome:
         """Stored text first; no model call for it."""

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from meshai.commands.base import Call, Outcome, Reply
+from meshai.commands.base import Call, Command, Outcome, Reply
 from meshai.storage import nodes
 from meshai.storage.database import Transaction
 
 
-class Ping:
+class Ping(Command):
     """Signal, hops, and how well the bot reaches the caller."""
 
     name: ClassVar[str] = "ping"
-    aliases: ClassVar[tuple[str, ...]] = ()
-    usage: ClassVar[str] = ""
     summary: ClassVar[str] = "signal, hops, how well the bot reaches you"
     help: ClassVar[str] = (
         "ping reports how your message reached me: hops, SNR and RSSI of the last hop; and how many of my parts "
         "your node has confirmed."
     )
-    stops_answer: ClassVar[bool] = False
-    needs_memory: ClassVar[bool] = False
-    for_admins: ClassVar[bool] = False
 
     async def run(self, call: Call, tx: Transaction) -> Outcome:
         """Report the question's own packet."""

@@ -5,26 +5,21 @@ from __future__ import annotations
 from typing import ClassVar
 
 from meshai import __version__
-from meshai.commands.base import Call, Outcome, Reply
+from meshai.commands.base import Call, Command, Outcome, Reply
 from meshai.ops.humanize import duration
 from meshai.storage import messages
 from meshai.storage.database import Transaction
 
 
-class Status:
+class Status(Command):
     """How the bot is doing."""
 
     name: ClassVar[str] = "status"
-    aliases: ClassVar[tuple[str, ...]] = ()
-    usage: ClassVar[str] = ""
     summary: ClassVar[str] = "uptime, model, memory, queue, own airtime"
     help: ClassVar[str] = (
         "status tells how long I am up, which model answers, how many messages of yours I use, how many questions "
         "wait, and my share of the air in the last hour."
     )
-    stops_answer: ClassVar[bool] = False
-    needs_memory: ClassVar[bool] = False
-    for_admins: ClassVar[bool] = False
 
     async def run(self, call: Call, tx: Transaction) -> Outcome:
         """Collect the facts; each is short."""

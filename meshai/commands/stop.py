@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from meshai.commands.base import Call, Outcome, Reply
+from meshai.commands.base import Call, Command, Outcome, Reply
 from meshai.commands.target import address
 from meshai.storage.database import Transaction
 
 
-class Stop:
+class Stop(Command):
     """The dispatcher has already stopped the model; this empties the outbox."""
 
     name: ClassVar[str] = "stop"
-    aliases: ClassVar[tuple[str, ...]] = ()
-    usage: ClassVar[str] = ""
     summary: ClassVar[str] = "stop the answer in progress"
     help: ClassVar[str] = "stop ends my answer in progress and drops the parts that are not sent yet."
-    stops_answer: ClassVar[bool] = True
-    needs_memory: ClassVar[bool] = False
-    for_admins: ClassVar[bool] = False
+
+    def stops_answer(self, argument: str) -> bool:
+        """Always."""
+        return True
 
     async def run(self, call: Call, tx: Transaction) -> Outcome:
         """Says whether there was anything to stop."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from meshai.commands.base import Call, Outcome, Reply
+from meshai.commands.base import Call, Command, Outcome, Reply
 from meshai.identity import Standing, fingerprint, is_admin
 from meshai.storage import messages
 from meshai.storage.database import Transaction
@@ -17,17 +17,12 @@ _STANDINGS = {
 }
 
 
-class Whoami:
+class Whoami(Command):
     """Node, key and standing of the caller."""
 
     name: ClassVar[str] = "whoami"
-    aliases: ClassVar[tuple[str, ...]] = ()
-    usage: ClassVar[str] = ""
     summary: ClassVar[str] = "how I see you: node, key, history"
     help: ClassVar[str] = "whoami tells how I see you: your node, your key's fingerprint, and what I keep of you."
-    stops_answer: ClassVar[bool] = False
-    needs_memory: ClassVar[bool] = False
-    for_admins: ClassVar[bool] = False
 
     async def run(self, call: Call, tx: Transaction) -> Outcome:
         """Never shows more than the caller's own."""

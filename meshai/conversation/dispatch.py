@@ -34,43 +34,43 @@ class Dispatcher:
 
     async def run(self, question: Question) -> None:
         """Answer a ``!word``; an unknown one gets a hint now and then in a DM, and silence on a channel."""
-        command = self._find(question)
+        command, argument = self._find(question)
         stopped = False
-        if command is not None and command.stops_answer:
+        if command is not None and command.stops_answer(argument):
             dropped = await self._responder.stop(question)
             stopped = bool(dropped)
             await self._db.transaction(lambda tx: self._ignore(tx, dropped))
-        continued = await self._db.transaction(lambda tx: self._run(tx, command, question, stopped=stopped))
+        call = Call(question, argument, self._services.clock.now(), self._services, stopped=stopped)
+        if command is not None and self._refusal(command, question) == "":
+            call = replace(call, seen=await command.look(call))
+        continued = await self._db.transaction(lambda tx: self._run(tx, command, call))
         if continued is not None and not self._responder.submit(question, continues=continued):
             await self._notices.once(question, "busy", "I am busy. Please try again in a minute.")
 
-    def _find(self, question: Question) -> Command | None:
+    def _find(self, question: Question) -> tuple[Command | None, str]:
         """Admin commands exist for admins only: to anybody else they are unknown."""
-        command = find(question.route.word)
+        command, argument = find(question.route.word, question.route.text)
         if command is None or not command.for_admins:
-            return command
+            return command, argument
         admins = self._services.settings().access.admins
-        return command if question.channel is None and is_admin(admins, question.person) else None
+        allowed = question.channel is None and is_admin(admins, question.person)
+        return (command if allowed else None), argument
 
     async def more(self, question: Question) -> None:
         """What ``!more`` does, asked by a tapback."""
         await self.run(replace(question, route=Route(RouteKind.COMMAND, "", "more")))
 
-    async def _run(self, tx: Transaction, command: Command | None, question: Question, *, stopped: bool) -> int | None:
-        now = self._services.clock.now()
+    async def _run(self, tx: Transaction, command: Command | None, call: Call) -> int | None:
+        question, now = call.question, call.now
         if command is None:
             await self._hint(tx, question, now)
             return None
-        if question.channel is not None and command.needs_memory:
-            await self._notices.settle(tx, question, "Please ask me that in a direct message.", kind="command")
-            return None
-        if command.needs_memory and not question.person.has_memory:
-            await self._notices.settle(tx, question, NO_MEMORY, kind="command")
-            return None
-        call = Call(question, question.route.text, now, self._services, stopped=stopped)
-        outcome = await command.run(call, tx)
+        refusal = self._refusal(command, question)
+        outcome = Reply(refusal) if refusal else await command.run(call, tx)
         match outcome:
-            case Reply(text):
+            case Reply(text, erased):
+                if erased:
+                    question = replace(question, message_id=None)
                 await self._notices.settle(tx, question, text, kind="command")
             case Sent(answer_id):
                 await inbound.set_state(tx, question.inbound_id, "answered", now=now, answer_id=answer_id)
@@ -78,6 +78,14 @@ class Dispatcher:
                 return answer_id
         log.info("%s used !%s", question.person.node_id, command.name)
         return None
+
+    @staticmethod
+    def _refusal(command: Command, question: Question) -> str:
+        if not command.needs_memory:
+            return ""
+        if question.channel is not None:
+            return "Please ask me that in a direct message."
+        return "" if question.person.has_memory else NO_MEMORY
 
     async def _hint(self, tx: Transaction, question: Question, now: float) -> None:
         node_id = question.person.node_id

@@ -97,14 +97,6 @@ async def open_questions(q: Queries) -> list[InboundRow]:
     return [InboundRow(*row) for row in rows]
 
 
-async def forget_texts(tx: Transaction, conv_id: int, *, now: float) -> None:
-    """``!forget all``: node and id stay for an hour against replays, the text goes (DESIGN §4.3)."""
-    await tx.execute(
-        "UPDATE inbound SET content = '', message_id = NULL, reason = 'forgotten', updated_at = ? WHERE conv_id = ?",
-        (now, conv_id),
-    )
-
-
 async def asked_since(q: Queries, since: float) -> list[tuple[str, float]]:
     """Node and time of every question since a time, oldest first: seeds the hourly rates after a restart."""
     rows = await q.fetch_all(
