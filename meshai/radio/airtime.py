@@ -83,4 +83,4 @@ def contention_window(channel_use_percent: float) -> int:
 def retransmission_ms(airtime_ms: float, modem: Modem, channel_use_percent: float = 0.0) -> float:
     """How long the firmware waits for an acknowledgement before it transmits again (protocol.md §3.7)."""
     slots = 2 ** contention_window(channel_use_percent) + 2 * CW_MAX + 2 ** ((CW_MAX + CW_MIN) // 2)
-    return 2 * airtime_ms + slots * modem.slot_ms + PROCESSING_MS
+    return float(2 * airtime_ms + slots * modem.slot_ms + PROCESSING_MS)

@@ -9,11 +9,14 @@
     answer = await alice.wait_for(lambda m: m.from_num == virtual.bot.num)
     await virtual.stop()
 
-A mesh of one's own: ``mesh = Mesh(seed=7, speed=100)``, ``a = mesh.add(NodeSettings(long_name="A"))``, ``mesh.link(a, b,
-Link(loss=0.1))``, ``mesh.introduce()``, ``mesh.start()``, ``port = TcpPort(a)``, ``await port.start()``, ``Phone(b)``. Without an event
-loop: ``Mesh(timeline=Timeline())`` and ``mesh.timeline.advance(seconds)``. Faults: ``port.drop() reset() stall() mute()
-refuse(s) swap(node)``, ``port.silent``, ``port.hang_after``, ``node.reboot() switch_off() switch_on() rekey()``,
-``node.free_zero``, ``node.radio.jammed``, ``mesh.unlink(a, b)``. All durations are protocol seconds unless said otherwise.
+A mesh of one's own: ``mesh = Mesh(seed=7, speed=100)``, ``a = mesh.add(NodeSettings(long_name="A"))``,
+``mesh.link(a, b, Link(loss=0.1))``, ``mesh.introduce()``, ``mesh.start()``, ``port = TcpPort(a)``,
+``await port.start()``, ``Phone(b)``. Without an event loop: ``Mesh(timeline=Timeline())`` and
+``mesh.timeline.advance(seconds)``. Durations are protocol seconds unless said otherwise.
+
+Faults of a port: ``drop() reset() stall() mute() refuse(s) swap(node)``, ``silent``, ``hang_after``. Of a serial port
+(``PtyPort``): ``unplug() plug() mute()``. Of a node: ``reboot() reboot_loop(n) switch_off() switch_on() rekey()``,
+``free_zero``, ``radio.jammed``, ``radio.has_radio``. Of the mesh: ``unlink(a, b)``.
 """
 
 from meshai.radio.virtual.air import Air
@@ -21,6 +24,7 @@ from meshai.radio.virtual.frame import Link
 from meshai.radio.virtual.mesh import Mesh
 from meshai.radio.virtual.node import VirtualNode
 from meshai.radio.virtual.phone import Fate, Message, Phone, Sent
+from meshai.radio.virtual.pty import PtyPort
 from meshai.radio.virtual.scenario import DefaultMesh, default_mesh
 from meshai.radio.virtual.settings import ChannelSettings, NodeSettings
 from meshai.radio.virtual.tcp import TcpPort
@@ -37,6 +41,7 @@ __all__ = [
     "Message",
     "NodeSettings",
     "Phone",
+    "PtyPort",
     "Sent",
     "TcpPort",
     "Timeline",

@@ -60,7 +60,7 @@ class NodeDatabase:
     def learn(
         self, num: int, *, long_name: str, short_name: str, key: bytes, role: int = 0, is_licensed: bool = False
     ) -> None:
-        """Take over a NodeInfo; a key other than the stored one is refused, the names are not (protocol.md §6, §9.5)."""
+        """Take over a NodeInfo; one with another key than the stored is refused whole (protocol.md §6, §9.5)."""
         node = self.touch(num)
         if node is None or (node.key and key and node.key != key):
             return

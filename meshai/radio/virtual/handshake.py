@@ -84,7 +84,7 @@ def own_node_info(node: VirtualNode) -> Any:  # noqa: ANN401
         num=node.num,
         user=node.modules.user(),
         position=mesh_pb2.Position(time=clock),
-        device_metrics=node.modules.metrics(),
+        device_metrics=node.modules.metrics,
         last_heard=clock,
         is_favorite=True,
     )

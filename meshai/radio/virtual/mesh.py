@@ -17,8 +17,8 @@ FIRST_NUM = 0x0BAD0000
 class Mesh:
     """Holds everything together. ``speed`` is protocol seconds per real second.
 
-    With a ``timeline`` of the caller's (tests: ``Timeline()``, moved by ``advance``) ``speed`` is ignored. The same seed
-    and the same inputs at the same protocol times give the same story.
+    With a ``timeline`` of the caller's (tests: ``Timeline()``, moved by ``advance``) ``speed`` is ignored. The same
+    seed and the same inputs at the same protocol times give the same story.
     """
 
     def __init__(

@@ -36,9 +36,11 @@ class Modules:
         self._timers: list[Timer] = []
         self._nodeinfo_at: float | None = None
         self._telemetries = 0
+        self._metrics: Any = telemetry_pb2.DeviceMetrics()
 
     def start(self) -> None:
-        """After boot."""
+        """After boot; the first client finds a QueueStatus without an id (recording 11)."""
+        self.report_state(0)
         self._nodeinfo_at = None
         self._telemetries = 0
         self._timers = [
@@ -68,16 +70,10 @@ class Modules:
         made.is_unmessagable = False
         return made
 
+    @property
     def metrics(self) -> Any:  # noqa: ANN401
-        """The own DeviceMetrics."""
-        node = self._node
-        return telemetry_pb2.DeviceMetrics(
-            battery_level=POWERED,
-            voltage=0.0,
-            channel_utilization=node.radio.log.channel_utilization(),
-            air_util_tx=node.radio.log.air_util_tx(),
-            uptime_seconds=node.uptime_s,
-        )
+        """The own DeviceMetrics as last told to the client."""
+        return self._metrics
 
     def send_nodeinfo(self, to_num: int = BROADCAST, *, want_response: bool = False, at_once: bool = False) -> bool:
         """Introduce this node; False when it did so less than a minute ago and ``at_once`` is not set."""
@@ -159,7 +155,14 @@ class Modules:
         node = self._node
         self._timers[1] = node.timeline.after(TELEMETRY_EVERY_S, self._measure)
         if len(node.to_phone) == 0:
-            self._tell(telemetry_pb2.Telemetry(time=node.clock(), device_metrics=self.metrics()))
+            self._metrics = telemetry_pb2.DeviceMetrics(
+                battery_level=POWERED,
+                voltage=0.0,
+                channel_utilization=node.radio.log.channel_utilization(),
+                air_util_tx=node.radio.log.air_util_tx(),
+                uptime_seconds=node.uptime_s,
+            )
+            self._tell(telemetry_pb2.Telemetry(time=node.clock(), device_metrics=self._metrics))
             if self._telemetries % STATS_EVERY == 0:
                 self._tell(telemetry_pb2.Telemetry(time=node.clock(), local_stats=self._stats()))
         self._telemetries += 1

@@ -36,6 +36,7 @@ class VirtualNode:
         air.join(self.radio)
         self.free_zero = False  # queueStatus.free is 0 for ever (protocol.md §3.6)
         self.session_key = b""
+        self.boot_s = BOOT_S
         self.booted_at = self.timeline.now()
         self.boots = 0
         self._clock: float | None = None  # calendar time minus the timeline's real time
@@ -116,17 +117,27 @@ class VirtualNode:
         self.modules.start()
         self._tell(on=True)
 
-    def reboot(self, after_s: float = 0.0, *, down_s: float = BOOT_S) -> None:
-        """Restart in ``after_s`` and be away for ``down_s``, both in protocol seconds."""
+    def reboot(self, after_s: float = 0.0) -> None:
+        """Restart in ``after_s`` protocol seconds and be away for ``boot_s``."""
 
         def restart() -> None:
             self.switch_off()
-            self.timeline.after(down_s, self.switch_on)
+            self.timeline.after(self.boot_s, self.switch_on)
 
         if after_s > 0:
             self.timeline.after(after_s, restart)
         else:
             restart()
+
+    def reboot_loop(self, times: int, *, up_s: float = 3.0) -> None:
+        """Crash soon after each boot, so many times: a brown-out, or a broken firmware."""
+
+        def crash(left: int) -> None:
+            self.reboot()
+            if left > 1:
+                self.timeline.after(self.boot_s + up_s, lambda: crash(left - 1))
+
+        crash(times)
 
     def rekey(self) -> None:
         """A factory reset: a new key pair under the same number, and an empty database (protocol.md §9.5)."""

@@ -81,9 +81,7 @@ class Router:
         if packet.to == self._node.num:
             return self._to_myself(packet)
         try:
-            error = self._check_may_send()
-            if error:
-                raise SealError(error)
+            self._check_may_send()
             seal, body = close(self._node, packet)
         except SealError as refused:
             self.tell_client(refused.code, packet.id)
@@ -94,14 +92,13 @@ class Router:
         priority = packets.priority_of(packet.decoded, asked=packet.priority)
         return self._launch(frame, priority, watched=packet.want_ack)
 
-    def _check_may_send(self) -> int:
+    def _check_may_send(self) -> None:
         node = self._node
         if not node.radio.has_radio:
-            return Error.NO_INTERFACE
+            raise SealError(Error.NO_INTERFACE)
         limit = node.duty_cycle_percent
         if node.radio.log.air_util_tx() > limit and not node.settings.override_duty_cycle:
-            return Error.DUTY_CYCLE_LIMIT
-        return Error.NONE
+            raise SealError(Error.DUTY_CYCLE_LIMIT)
 
     def _frame(self, packet: Any, seal: Seal, body: bytes, *, zero_hops: bool) -> Frame:  # noqa: ANN401
         hops = min(packet.hop_limit, HOP_MAX)

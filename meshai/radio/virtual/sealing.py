@@ -1,4 +1,4 @@
-"""Closing and opening frames: keys, channels, sizes, and the errors when they do not fit (docs/protocol.md §3.2, §6)."""
+"""Closing and opening frames: keys, channels, sizes, and errors when they do not fit (docs/protocol.md §3.2, §6)."""
 
 from __future__ import annotations
 

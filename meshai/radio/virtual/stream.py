@@ -1,4 +1,4 @@
-"""The device's client API on a stream of bytes: framing, configuration download, rate limits (docs/protocol.md §3.5, §7)."""
+"""The device's client API on a stream: framing, configuration download, rate limits (docs/protocol.md §3.5, §7)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Deframer:
     def feed(self, data: bytes) -> list[bytes]:
         """The payloads of the frames that are complete now."""
         self._buffer += data
-        found = []
+        found: list[bytes] = []
         while (start := self._buffer.find(START)) >= 0:
             size = int.from_bytes(self._buffer[start + 2 : start + 4], "big")
             if len(self._buffer) >= start + 4 and size > MAX_FRAME:
@@ -113,7 +113,12 @@ class Session:
         self._active_at = self.node.timeline.now()
 
     def end(self) -> None:
-        """The client is gone, or the node goes down; what waits for a client stays in the node."""
+        """The client is gone, or the node goes down. What it wrote last is still read; packets for it stay."""
+        if self._ended:
+            return
+        if self.node.on:
+            self._read()
+        self.node.to_phone.forget_states()
         self._ended = True
         self.node.to_phone.unwatch(self._wake)
 
@@ -140,11 +145,14 @@ class Session:
         self._polling = False
         if self._ended:
             return
+        self._read()
+        # After what the frames set off inside the node: its own answers leave in the same breath (recording 17).
+        self.node.timeline.after(0, self._pump)
+
+    def _read(self) -> None:
         data, self._input = b"".join(self._input), []
         for frame in self._deframer.feed(data):
             self._frame(frame)
-        # After what the frames set off inside the node: its own answers leave in the same breath (recording 17).
-        self.node.timeline.after(0, self._pump)
 
     def _pump(self) -> None:
         while self._configured and self.answers and not self._ended and (item := self.node.to_phone.take()) is not None:

@@ -70,6 +70,10 @@ class ToPhone:
                 return field, queue.popleft()
         return None
 
+    def forget_states(self) -> None:
+        """What was in a client's hand when it left is lost; mesh packets stay (recording 10)."""
+        self._states.clear()
+
     def clear(self) -> None:
         """A reboot."""
         self._packets.clear()
