@@ -216,9 +216,11 @@ def test_units_exact_command_reads_its_configuration(installation, service):
 
 @pytest.mark.slow
 def test_installation_brings_unit_and_rule(installation):
-    share = installation / "opt" / "meshai" / "share" / "meshai"
-    assert (share / UNIT.name).read_text() == UNIT.read_text()
-    assert (share / RULES.name).read_text() == RULES.read_text()
+    (shipped,) = installation.glob(
+        "opt/meshai/lib/python3*/site-packages/meshai/ops/systemd"
+    )  # as docs/install.md says
+    assert (shipped / UNIT.name).read_text() == UNIT.read_text()
+    assert (shipped / RULES.name).read_text() == RULES.read_text()
 
 
 @pytest.mark.slow
