@@ -74,7 +74,7 @@ def find(path: FilePath | str | None, env: Mapping[str, str]) -> FilePath | None
     named = str(path) if path is not None else env.get(VARIABLE, "")
     if named:
         return FilePath(named).expanduser()
-    return next((place for place in places(env) if place.exists()), None)
+    return next((place for place in places(env) if _is_there(place)), None)
 
 
 def places(env: Mapping[str, str]) -> tuple[FilePath, ...]:
@@ -82,6 +82,17 @@ def places(env: Mapping[str, str]) -> tuple[FilePath, ...]:
     home = env.get("HOME", "")
     user = (FilePath(home) / ".config" / "meshai" / "config.yaml",) if home else ()
     return (FilePath("config.yaml"), *user, FilePath("/etc/meshai/config.yaml"))
+
+
+def _is_there(place: FilePath) -> bool:
+    """Also when it may not be looked at: reading then says why, instead of silently taking the next place."""
+    try:
+        place.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _read(source: FilePath) -> bytes:

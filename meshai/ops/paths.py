@@ -37,7 +37,7 @@ def control_socket(database: Path, env: Mapping[str, str]) -> Path:
 def find_control_socket(database: Path, env: Mapping[str, str]) -> Path | None:
     """Where a running daemon may be reached, None when there is no socket. The service's comes last."""
     places = (control_socket(database, env), _beside(database), SERVICE_RUNTIME / SOCKET)
-    return next((place for place in places if place.is_socket()), None)
+    return next((place for place in places if _is_socket(place)), None)
 
 
 def lock_path(database: Path) -> Path:
@@ -51,6 +51,13 @@ def make_private_dir(path: Path) -> None:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise MissingError(f"cannot create the directory {path}: {error.strerror or 'error'}") from None
+
+
+def _is_socket(place: Path) -> bool:
+    try:
+        return place.is_socket()
+    except OSError:  # a directory that is closed to us
+        return False
 
 
 def _beside(database: Path) -> Path:

@@ -49,6 +49,14 @@ def test_unreadable_file_says_why(tmp_path):
         load_settings(path, {})
 
 
+def test_closed_file_is_not_passed_over(tmp_path, monkeypatch):
+    """An ordinary user beside an installed service: its configuration, not silent defaults."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.yaml").symlink_to("config.yaml")
+    with pytest.raises(ConfigError, match=r"^config\.yaml: cannot be read: "):
+        load_settings(None, {})
+
+
 def test_first_file_found_is_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     home = tmp_path / "home" / ".config" / "meshai" / "config.yaml"

@@ -113,6 +113,11 @@ def test_running_daemon_is_found_from_a_plain_shell(tmp_path, monkeypatch):
         assert paths.find_control_socket(database, {}) == tmp_path / "control.sock"
 
 
+def test_closed_directory_holds_no_socket(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "SERVICE_RUNTIME", tmp_path)
+    assert paths.find_control_socket(tmp_path / ("x" * 300) / "meshai.db", {}) is None
+
+
 def test_private_directory_is_made_with_parents(tmp_path):
     paths.make_private_dir(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
