@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from meshai.config.model import Endpoint, Settings
 
 MIN_SPACING_S = 2.0
-"""The firmware drops a text that follows another by less (docs/protocol.md §3)."""
+"""The firmware drops a text that follows another by less (docs/protocol.md §3.5)."""
 
 
 def advise(settings: Settings) -> list[str]:
