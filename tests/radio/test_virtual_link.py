@@ -194,7 +194,7 @@ async def refusing(world):
 
 
 async def reboot(world):
-    world.bot.reboot(down_s=0.3 * SPEED)
+    world.bot.reboot()
 
 
 async def power_cut(world):
