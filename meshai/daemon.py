@@ -24,7 +24,7 @@ from meshai.favourites import Favourites
 from meshai.inbox import Inbox
 from meshai.llm.base import ChatModel
 from meshai.memory.memory import Memory
-from meshai.operations import Operations
+from meshai.operations import operations
 from meshai.ops.health import Health
 from meshai.radio.link import RadioLink
 from meshai.reception import Reception
@@ -103,7 +103,7 @@ class Daemon:
         self.front = Front(db, lambda: self.settings, clock, self.dispatcher, self.responder, self.notices, self.pause)
         self.inbox = Inbox(db, lambda: self.settings, clock, node=lambda: link.node, peer=link.peer)
         self.favourites = Favourites(db, link, clock, is_wanted=lambda: self.settings.access.favourite)
-        self.operations = Operations(db, clock, settings=self.settings, accepted=self.favourites.rejoin)
+        self.operations = operations(db, clock, self.memory, self.settings, accepted=self.favourites.rejoin)
         self.recovery = Recovery(db, lambda: self.settings, clock, self.front, self.responder, self.exchange)
         self.reception = Reception(db, clock, self.inbox, self.front, self.sender, self.favourites)
         self.health = Health(

@@ -19,6 +19,7 @@ from meshai.config.reload import compare
 from meshai.daemon import Daemon
 from meshai.errors import ConfigError, StorageError
 from meshai.llm.base import CallRecord, Recalled
+from meshai.operations.base import Report
 from meshai.ops import log as logs
 from meshai.ops import paths
 from meshai.ops.control import ControlServer
@@ -101,9 +102,7 @@ class Service:
         notifier = Notifier(self.env)
         await daemon.start()
         stack.push_async_callback(daemon.stop)
-        control = ControlServer(
-            paths.control_socket(path, self.env), {"status": self._status, **daemon.operations.table()}
-        )
+        control = ControlServer(paths.control_socket(path, self.env), {"status": self._status, **daemon.operations})
         await control.start()
         stack.push_async_callback(control.stop)
         self._listen_to_signals(stack)
@@ -185,7 +184,7 @@ class Service:
             text = f"no node ({link.status().get('reason') or link.state}), trying again"
         return text + (f"; unwell: {self._ill}" if self._ill else "")
 
-    async def _status(self, _args: Mapping[str, Any]) -> dict[str, object]:
+    async def _status(self, _args: Mapping[str, Any], _report: Report) -> dict[str, object]:
         assert self.daemon is not None
         return {"version": __version__, "pid": os.getpid(), "unwell": self._ill, **await self.daemon.status()}
 

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Mapping
+import secrets
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from meshai.config.model import Settings
 
 
-def ask(config: Path | None, name: str, args: Mapping[str, object] | None = None, *, timeout_s: float = 60.0) -> Any:  # noqa: ANN401 - JSON
+def ask(
+    config: Path | None,
+    name: str,
+    args: Mapping[str, object] | None = None,
+    *,
+    timeout_s: float = 60.0,
+    progress: Callable[[int, int, str], None] = lambda *_: None,
+) -> Any:  # noqa: ANN401 - JSON
     """Run an operation in the daemon, or here when no daemon runs. Raises what the operation raises."""
     from meshai.config.loader import load_settings
     from meshai.errors import MissingError
@@ -19,22 +31,30 @@ def ask(config: Path | None, name: str, args: Mapping[str, object] | None = None
     database = paths.database_path(loaded.settings.storage.database, os.environ)
     socket = paths.find_control_socket(database, os.environ)
     if socket is not None and control.is_answered(socket):
-        return control.call(socket, name, args, timeout_s=timeout_s)
+        return control.call(socket, name, args, timeout_s=timeout_s, progress=progress)
     if not database.exists():
         raise MissingError(f"there is no database at {database} yet: it begins with the first meshai run")
-    return asyncio.run(_directly(loaded.settings, database, name, args or {}))
+    return asyncio.run(_directly(loaded.settings, database, name, args or {}, progress))
 
 
-async def _directly(settings: Any, database: Path, name: str, args: Mapping[str, object]) -> object:  # noqa: ANN401 - late import
+async def _directly(
+    settings: Settings, database: Path, name: str, args: Mapping[str, object], progress: Callable[[int, int, str], None]
+) -> object:
     from meshai.clock import SystemClock
-    from meshai.operations import Operations
+    from meshai.llm.registry import open_model, open_summarizer
+    from meshai.memory.memory import Memory
+    from meshai.operations import operations
     from meshai.ops.lock import DatabaseLock
     from meshai.ops.paths import lock_path
     from meshai.storage.database import Database
 
+    clock = SystemClock()
     with DatabaseLock(lock_path(database)):
-        db = await Database.open(database)
-        try:
-            return await Operations(db, SystemClock(), settings=settings).table()[name](args)
-        finally:
-            await db.close()
+        async with contextlib.AsyncExitStack() as stack:
+            db = await Database.open(database)
+            stack.push_async_callback(db.close)
+            model = open_model(settings, clock=clock)
+            stack.push_async_callback(model.aclose)
+            summariser = open_summarizer(settings, model, clock=clock)
+            memory = Memory(db, settings.memory, model, clock, boot_id=secrets.token_hex(8), summariser=summariser)
+            return await operations(db, clock, memory, settings)[name](args, progress)

@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from meshai.cli.text import printable
+
 
 @click.command(short_help="Show how the running daemon is doing.")
 @click.option("-c", "--config", type=click.Path(path_type=Path), help="The configuration file.")
@@ -78,14 +80,9 @@ def _nodes(nodes: list[Mapping[str, Any]]) -> list[str]:
         return []
     lines = ["", f"{'node':<10} {'name':<20} {'parts delivered':<16} {'relayed':<8} {'failed':<7} without PKI"]
     lines += [
-        f"{node['node_id']:<10} {_printable(node['long_name'])[:20]:<20} "
+        f"{node['node_id']:<10} {printable(node['long_name'])[:20]:<20} "
         f"{node['parts_delivered']}/{node['parts_sent']:<14} {node['parts_relayed']:<8} {node['parts_failed']:<7} "
         f"{node['ignored_no_pki']}"
         for node in nodes[:20]
     ]
     return lines
-
-
-def _printable(text: str) -> str:
-    """A node's name is its owner's choice: no terminal escapes."""
-    return "".join(char if char.isprintable() else "?" for char in text)

@@ -1,12 +1,14 @@
 """The control socket: how ``meshai status`` and every subcommand that writes talk to the running daemon.
 
 One JSON object a line over a UNIX socket of mode 0660: ``{"call": NAME, "args": {…}}`` is answered with
-``{"ok": true, "result": …}`` or ``{"ok": false, "error": "one sentence", "exit_code": N}``.
+``{"ok": true, "result": …}`` or ``{"ok": false, "error": "one sentence", "exit_code": N}``, and while it lasts with
+``{"progress": [done, total, "what"]}``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import logging
@@ -14,17 +16,18 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from meshai.errors import CheckFailedError, MeshAIError, MissingError, UsageError
 
 log = logging.getLogger(__name__)
 
-MAX_REQUEST_BYTES = 64 * 1024
+MAX_REQUEST_BYTES = 64 * 1024 * 1024  # an import comes in one line
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 IDLE_TIMEOUT_S = 30.0
 
-Handler = Callable[[Mapping[str, Any]], Awaitable[object]]
+Progress = Callable[[int, int, str], None]
+Handler = Callable[[Mapping[str, Any], Progress], Awaitable[object]]
 
 
 class ControlServer:
@@ -66,7 +69,11 @@ class ControlServer:
                     line = await reader.readline()
                 if not line:
                     break
-                writer.write(json.dumps(await self._answer(line), default=str).encode() + b"\n")
+
+                def report(done: int, total: int, what: str) -> None:
+                    _write(writer, {"progress": [done, total, what]})
+
+                _write(writer, await self._answer(line, report))
                 await writer.drain()
         except (ValueError, OSError, TimeoutError):  # an overlong line, a client that went away or says nothing
             pass
@@ -76,7 +83,7 @@ class ControlServer:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    async def _answer(self, line: bytes) -> dict[str, object]:
+    async def _answer(self, line: bytes, report: Progress) -> dict[str, object]:
         try:
             request = json.loads(line)
             handler = self._handlers[request["call"]]
@@ -84,7 +91,7 @@ class ControlServer:
         except (ValueError, KeyError, TypeError, AttributeError):
             return {"ok": False, "error": "the daemon does not know this call", "exit_code": UsageError.exit_code}
         try:
-            return {"ok": True, "result": await handler(args)}
+            return {"ok": True, "result": await handler(args, report)}
         except MeshAIError as error:
             return {"ok": False, "error": str(error), "exit_code": error.exit_code}
         except Exception:  # a bug in one handler must not end the daemon's control socket
@@ -92,8 +99,15 @@ class ControlServer:
             return {"ok": False, "error": "the daemon failed on this call; see its log", "exit_code": 70}
 
 
-def call(path: Path, name: str, args: Mapping[str, object] | None = None, *, timeout_s: float = 10.0) -> Any:  # noqa: ANN401 - JSON
-    """Ask the running daemon; blocking.
+def call(
+    path: Path,
+    name: str,
+    args: Mapping[str, object] | None = None,
+    *,
+    timeout_s: float = 10.0,
+    progress: Progress = lambda *_: None,
+) -> Any:  # noqa: ANN401 - JSON
+    """Ask the running daemon; blocking. ``timeout_s`` is for each line it says.
 
     Raises MissingError when none runs or it does not answer in time, else the daemon's own refusal.
     """
@@ -102,7 +116,9 @@ def call(path: Path, name: str, args: Mapping[str, object] | None = None, *, tim
             client.settimeout(timeout_s)
             client.connect(os.fspath(path))
             client.sendall(json.dumps({"call": name, "args": dict(args or {})}).encode() + b"\n")
-            answer = json.loads(_read_line(client))
+            lines = client.makefile("rb")
+            while "progress" in (answer := json.loads(_read_line(lines))):
+                progress(*answer["progress"])
     except (FileNotFoundError, ConnectionRefusedError):
         raise MissingError(f"no daemon is running here (no answer on {path}): start it with: meshai run") from None
     except PermissionError:
@@ -130,13 +146,16 @@ def is_answered(path: Path) -> bool:
     return True
 
 
-def _read_line(client: socket.socket) -> bytes:
-    data = bytearray()
-    while not data.endswith(b"\n"):
-        chunk = client.recv(65536)
-        if not chunk:
-            raise ValueError("connection closed")
-        data += chunk
-        if len(data) > MAX_ANSWER_BYTES:
-            raise ValueError("too long")
-    return bytes(data)
+def _write(writer: asyncio.StreamWriter, answer: Mapping[str, object]) -> None:
+    writer.write(json.dumps(answer, default=_text).encode() + b"\n")
+
+
+def _text(value: object) -> str:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+def _read_line(lines: BinaryIO) -> bytes:
+    line = lines.readline(MAX_ANSWER_BYTES)
+    if not line.endswith(b"\n"):
+        raise ValueError("connection closed, or too long an answer")
+    return line

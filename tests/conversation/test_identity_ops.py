@@ -5,6 +5,7 @@ import asyncio
 from support.inbox_world import KEY, OTHER_KEY, ZOE
 
 from meshai.identity import fingerprint
+from meshai.operations.base import silent
 from meshai.radio.link import node_num
 
 
@@ -12,12 +13,12 @@ async def test_changed_key_is_a_stranger_until_accepted(station):
     await station.dm("My name is NUGGET1.")
     await station.dm("Who am I?", key=OTHER_KEY)
     assert all("NUGGET1" not in m.content for m in station.prompt().all)
-    rows = await station.daemon.operations.identity_list({})
+    rows = await station.daemon.operations["identity.list"]({}, silent)
     assert [(row["fingerprint"], row["standing"]) for row in rows] == [
         (fingerprint(KEY), "known"),
         (fingerprint(OTHER_KEY), "waiting"),
     ]
-    done = await station.daemon.operations.identity_accept({"node": ZOE})
+    done = await station.daemon.operations["identity.accept"]({"node": ZOE}, silent)
     assert (done["fingerprint"], done["replaced"]) == (fingerprint(OTHER_KEY), fingerprint(KEY))
     await station.dm("Who am I?", key=OTHER_KEY)
     assert any("NUGGET1" in m.content for m in station.prompt().all)

@@ -1,25 +1,20 @@
-"""What the operator can do with the database.
-
-The same functions serve the control socket and, when no daemon runs, the subcommands under the database's lock.
-"""
+"""The keys of the nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from meshai import identity
 from meshai.clock import Clock
-from meshai.config.model import NODE_ID, Settings
-from meshai.errors import UsageError
+from meshai.config.model import Settings
+from meshai.operations.base import Operation, Report, node_argument
 from meshai.storage import identities
 from meshai.storage.database import Database
 
-Operation = Callable[[Mapping[str, Any]], Awaitable[object]]
 
-
-class Operations:
-    """Calls by name; arguments and results are JSON."""
+class IdentityOperations:
+    """List and accept keys."""
 
     def __init__(
         self,
@@ -39,7 +34,7 @@ class Operations:
         """Name → operation."""
         return {"identity.list": self.identity_list, "identity.accept": self.identity_accept}
 
-    async def identity_list(self, _args: Mapping[str, Any]) -> list[dict[str, object]]:
+    async def identity_list(self, _args: Mapping[str, Any], _report: Report) -> list[dict[str, object]]:
         """Every key of every node: fingerprint, standing, when first seen."""
         rows = await identities.every(self._db)
         admins = self._settings.access.admins
@@ -60,7 +55,7 @@ class Operations:
             for row in rows
         ]
 
-    async def identity_accept(self, args: Mapping[str, Any]) -> dict[str, str]:
+    async def identity_accept(self, args: Mapping[str, Any], _report: Report) -> dict[str, str]:
         """Join a changed key to its node's conversation; raises UsageError when there is nothing to accept."""
         node_id = node_argument(args.get("node"))
         new, old = await self._db.transaction(
@@ -72,14 +67,6 @@ class Operations:
             "fingerprint": identity.fingerprint(new),
             "replaced": identity.fingerprint(old) if old else "",
         }
-
-
-def node_argument(value: object) -> str:
-    """A node id as typed by the operator; raises UsageError."""
-    text = str(value or "").lower()
-    if not NODE_ID.match(text):
-        raise UsageError(f"a node id looks like '!a1b2c3d4' (in quotes, for the shell), not {text!r}")
-    return text
 
 
 def _standing(is_current: bool) -> str:
