@@ -11,16 +11,6 @@ from collections.abc import Iterable, Mapping
 NOT_YET = "accepted, not used yet"
 
 LATER: Mapping[str, str] = {
-    "access.favourite": NOT_YET,
-    "channels": NOT_YET,
-    "reply.hold_s": NOT_YET,
-    "reply.thinking_after_s": NOT_YET,
-    "limits.per_node_per_hour": NOT_YET,
-    "limits.per_hour": NOT_YET,
-    "airtime": NOT_YET,
-    "memory.facts": NOT_YET,
-    "memory.recall": NOT_YET,
-    "memory.retention_days": NOT_YET,
     "knowledge": NOT_YET,
     "web": NOT_YET,
 }
