@@ -91,9 +91,7 @@ async def set_state(
 
 async def open_questions(q: Queries) -> list[InboundRow]:
     """Questions a restart or an outage left unanswered, oldest first."""
-    rows = await q.fetch_all(
-        f"SELECT {_COLUMNS} FROM inbound WHERE state IN ('received', 'answering') ORDER BY id"
-    )
+    rows = await q.fetch_all(f"SELECT {_COLUMNS} FROM inbound WHERE state IN ('received', 'answering') ORDER BY id")
     return [InboundRow(*row) for row in rows]
 
 
