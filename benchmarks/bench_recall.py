@@ -2,9 +2,9 @@
 
     python -m benchmarks.bench_recall [--locomo FILE] [--latency-rows N]
 
-``--locomo`` takes a file of the LoCoMo benchmark (Maharana et al., ACL 2024; CC BY-NC 4.0, not part of this repository).
-A document is a turn (``text`` and ``[photo: caption]``), stored as a message row; a question of category 1-4 counts if it
-has a valid evidence turn; R@k is the mean share of its evidence turns among the first k (docs/memory.md §3.3).
+``--locomo`` takes a file of the LoCoMo benchmark (Maharana et al., ACL 2024; CC BY-NC 4.0, not in this repository).
+A document is a turn (``text`` and ``[photo: caption]``), stored as a message row; a question of category 1-4 counts if
+it has a valid evidence turn; R@k is the mean share of its evidence turns among the first k (docs/memory.md §3.3).
 "Evidence in 1000 tokens" fills the budget in rank order; tokens are bytes / 3.2 + 4 per turn, as in that table, and
 beside it the lines as they are shown to a model ("date who: text"), counted with o200k_base.
 """
@@ -23,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -63,9 +63,7 @@ class Conversation:
 
 Ranker = Callable[[int, str], Awaitable[list[int]]]
 
-BM25_ONLY = Weights(
-    saturation=1.2, length=0.75, neighbours=(), answer=1.0, session=0.0, related=0.0, dates=0.0, author=1.0, kind=1.0
-)
+BM25_ONLY = Weights(saturation=1.2, length=0.75, neighbours=(), related=0.0, dates=0.0, author=1.0, kind=1.0)
 W = DEFAULT_WEIGHTS
 STEPS: list[tuple[str, dict[str, Any]]] = [
     ("BM25, Porter, names choose rows", {}),
@@ -74,17 +72,13 @@ STEPS: list[tuple[str, dict[str, Any]]] = [
     ("+ author", {"author": W.author}),
     ("+ dates", {"dates": W.dates}),
     ("+ related words", {"related": W.related}),
-    ("+ the answer follows the question", {"answer": W.answer}),
-    ("+ session", {"session": W.session}),
     ("+ kind of answer (= search())", {"kind": W.kind}),
 ]
 WITHOUT: list[tuple[str, dict[str, Any]]] = [
-    ("neighbours", {"neighbours": (), "answer": 1.0}),
+    ("neighbours", {"neighbours": ()}),
     ("author", {"author": 1.0}),
     ("related words", {"related": 0.0}),
     ("dates", {"dates": 0.0}),
-    ("session", {"session": 0.0}),
-    ("answer after question", {"answer": 1.0}),
     ("kind of answer", {"kind": 1.0}),
     ("flat BM25", {"saturation": 1.2, "length": 0.75}),
 ]
@@ -118,12 +112,14 @@ def _conversation(sample: dict[str, Any]) -> Conversation:
     turns: list[Turn] = []
     place: dict[tuple[int, int], int] = {}
     for number in sorted(int(key.split("_")[1]) for key in spoken if re.fullmatch(r"session_\d+", key)):
-        start = datetime.strptime(spoken[f"session_{number}_date_time"].replace(",", ""), "%I:%M %p on %d %B %Y")
+        start = datetime.strptime(
+            spoken[f"session_{number}_date_time"].replace(",", "") + " +0000", "%I:%M %p on %d %B %Y %z"
+        )
         for at, turn in enumerate(spoken[f"session_{number}"]):
             session, index = map(int, re.findall(r"\d+", turn["dia_id"])[:2])
             place[session, index] = len(turns)
             caption = f" [photo: {turn['blip_caption']}]" if turn.get("blip_caption") else ""
-            seconds = start.replace(tzinfo=UTC).timestamp() + 30.0 * at
+            seconds = start.timestamp() + 30.0 * at
             turns.append(Turn(turn["speaker"], turn["text"] + caption, seconds, f"{start:%d %B %Y}"))
     questions = []
     for asked in sample["qa"]:

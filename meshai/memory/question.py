@@ -127,8 +127,8 @@ _ASSISTANT = re.compile(
 )
 _QUESTION = re.compile(
     r"[?？؟]|\b(?:who|what|when|where|which|why|how|whose|wer|was|wann|wo|wie|warum|welche\w*|qui|quand|où|"
-    r"quel\w*|comment|pourquoi|quién|qué|cuándo|dónde|cuál|cómo|chi|quando|dove|quale|perché|quem|onde|qual|wie|wanneer|waar|kto|"
-    r"kiedy|gdzie|jak|кто|что|когда|где|как|какой|какая|какие|сколько|почему|хто|що|коли|де)\b"
+    r"quel\w*|comment|pourquoi|quién|qué|cuándo|dónde|cuál|cómo|chi|quando|dove|quale|perché|quem|onde|qual|"
+    r"wanneer|waar|kto|kiedy|gdzie|jak|кто|что|когда|где|как|какой|какая|какие|сколько|почему|хто|що|коли|де)\b"
     r"|什么|什麼|谁|誰|哪|几|多少|吗|嗎|何|いつ|どこ|どの|ですか|ますか|무엇|언제|어디|누구",
     re.IGNORECASE,
 )

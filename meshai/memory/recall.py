@@ -28,9 +28,7 @@ class Weights:
 
     saturation: float = 0.6  # BM25's k1: a word that is repeated adds little
     length: float = 0.45  # BM25's b: messages are short, so length says little
-    neighbours: tuple[float, ...] = (0.7, 0.5, 0.3)  # a word one, two, three messages away
-    answer: float = 1.25  # ... when the message before asks something
-    session: float = 0.15  # the words of the whole session
+    neighbours: tuple[float, ...] = (0.7, 0.5, 0.3, 0.2)  # a word one, two, three, four messages away
     related: float = 0.4  # a related word instead of the word itself
     dates: float = 0.8  # the message is of a day the question names
     author: float = 1.5  # the author fits the question
@@ -62,7 +60,7 @@ class Worth:
     span_days: float = 1.0
 
 
-SOURCES = 100
+SOURCES = 60
 """So many of the best rows raise their neighbours."""
 
 
@@ -77,8 +75,9 @@ def score_rows(
     """What each term scores in each row, by sequence number; "" is the score of its date."""
     table = _stem_table(question.terms, worth, weights)
     others = [term for term in question.terms if term.kind != "stem"]
+    starts = frozenset(root[:2] for root in table)
     seen: dict[str, Sequence[tuple[str, float]]] = {}
-    texts = [_counted(row.content, table, seen, others) for row in rows]
+    texts = [_counted(row.content, table, starts, seen, others) for row in rows]
     mean = sum(length for _, length in texts) / len(texts) if texts else 1.0
     k1 = weights.saturation
     scores: dict[int, dict[str, float]] = {}
@@ -93,15 +92,11 @@ def score_rows(
 
 
 def spread(
-    scores: Mapping[int, Mapping[str, float]],
-    when: Mapping[int, float],
-    asking: frozenset[int] = frozenset(),
-    weights: Weights = DEFAULT_WEIGHTS,
+    scores: Mapping[int, Mapping[str, float]], when: Mapping[int, float], weights: Weights = DEFAULT_WEIGHTS
 ) -> dict[int, float]:
     """The score of every row and of its neighbours: each term counts once, from where it is nearest.
 
-    ``when``: time by sequence number; a neighbour of unknown time is taken to be near. ``asking``: rows that ask
-    something, whose answer is expected in the next.
+    ``when``: time by sequence number; a neighbour of unknown time is taken to be near.
     """
     steps = _steps(weights)
     best: dict[int, dict[str, float]] = {seq: dict(terms) for seq, terms in scores.items()}
@@ -110,8 +105,7 @@ def spread(
         terms = [(term, score) for term, score in scores[seq].items() if term]
         for step, share in steps:
             if abs(when.get(seq + step, time) - time) < SESSION_GAP_S:
-                factor = share * weights.answer if step == 1 and seq in asking else share
-                _raise(best.setdefault(seq + step, {}), terms, factor)
+                _raise(best.setdefault(seq + step, {}), terms, share)
     return {seq: sum(terms.values()) for seq, terms in best.items()}
 
 
@@ -119,7 +113,6 @@ def reached(
     seq: int,
     scores: Mapping[int, Mapping[str, float]],
     when: Mapping[int, float],
-    asking: frozenset[int] = frozenset(),
     weights: Weights = DEFAULT_WEIGHTS,
 ) -> float:
     """The score of one message by its neighbours, once its own time is known: see ``spread``."""
@@ -127,8 +120,7 @@ def reached(
     for step, share in _steps(weights):
         source = seq - step
         if source in scores and abs(when[source] - when[seq]) < SESSION_GAP_S:
-            factor = share * weights.answer if step == 1 and source in asking else share
-            _raise(best, [(term, score) for term, score in scores[source].items() if term], factor)
+            _raise(best, [(term, score) for term, score in scores[source].items() if term], share)
     return sum(best.values())
 
 
@@ -142,25 +134,6 @@ def _raise(best: dict[str, float], terms: Sequence[tuple[str, float]], factor: f
             best[term] = score * factor
 
 
-def session_scores(scores: Mapping[int, Mapping[str, float]], when: Mapping[int, float]) -> dict[int, float]:
-    """By row, the sum of what each term scores at best in the row's session."""
-    result: dict[int, float] = {}
-    session: list[int] = []
-    best: dict[str, float] = {}
-    last = math.inf
-    for seq in [*sorted(when), -1]:
-        if seq < 0 or abs(when[seq] - last) >= SESSION_GAP_S:
-            result.update(dict.fromkeys(session, sum(best.values())))
-            session, best = [], {}
-        if seq >= 0:
-            session.append(seq)
-            last = when[seq]
-            for term, score in scores.get(seq, {}).items():
-                if term and score > best.get(term, 0.0):
-                    best[term] = score
-    return result
-
-
 def author_factor(question: Question, row: Candidate, asker: str | None, weights: Weights = DEFAULT_WEIGHTS) -> float:
     """More for a row by whom the question is about."""
     return weights.author if _author_fits(question, row, asker) else 1.0
@@ -169,11 +142,6 @@ def author_factor(question: Question, row: Candidate, asker: str | None, weights
 def kind_factor(question: Question, content: str, weights: Weights = DEFAULT_WEIGHTS) -> float:
     """More for a text that holds the kind of thing that is asked for."""
     return weights.kind if question.wants and _holds(question.wants, content) else 1.0
-
-
-def asks(content: str) -> bool:
-    """Does the message ask something?"""
-    return "?" in content or "？" in content
 
 
 def _author_fits(question: Question, row: Candidate, asker: str | None) -> bool:
@@ -210,17 +178,21 @@ def _stem_table(terms: Sequence[Term], worth: Worth, weights: Weights) -> dict[s
 def _counted(
     content: str,
     table: Mapping[str, Sequence[tuple[str, float]]],
+    starts: frozenset[str],
     seen: dict[str, Sequence[tuple[str, float]]],
     others: Sequence[Term],
 ) -> tuple[dict[str, float], int]:
-    """How often each term occurs, and the number of words; ``seen`` remembers what words count for."""
+    """How often each term occurs, and the number of words.
+
+    ``seen`` remembers what words count for; a word that starts like no stem in ``starts`` is not worth stemming.
+    """
     folded = fold(content)
     words = pieces(folded)
     counts: dict[str, float] = {}
     for word in words:
         hits = seen.get(word)
         if hits is None:
-            hits = seen[word] = table.get(stem(word), ())
+            hits = seen[word] = table.get(stem(word), ()) if word[:2] in starts else ()
         for text, share in hits:
             counts[text] = counts.get(text, 0.0) + share
     for term in others:

@@ -21,13 +21,11 @@ from meshai.memory.recall import (
     Candidate,
     Weights,
     Worth,
-    asks,
     author_factor,
     inverse_frequency,
     kind_factor,
     reached,
     score_rows,
-    session_scores,
     span_days,
     spread,
 )
@@ -37,13 +35,15 @@ from meshai.storage.database import Queries
 log = logging.getLogger(__name__)
 
 MAX_TERMS = 12  # the rarest words of a question; more only cost time
-MAX_RELATED = 150  # related words whose frequency is looked up
-MAX_POSTINGS = 2500  # index entries read
-MAX_CANDIDATES = 200  # messages whose text is read
+MAX_RELATED = 120  # related words whose frequency is looked up
+MAX_RELATED_HITS = 4000  # messages of everybody that hold the related words of one term
+MAX_POSTINGS = 1500  # index entries read
+MAX_CANDIDATES = 120  # messages whose text is read
 MAX_NAMES = 100
+MOST = 0.5  # a conversation with more than this share of all messages is filtered by row, which is faster
 DATE_WORTH = 2.5  # of a date, when candidates are chosen: about that of a month's name
 
-_COLUMNS = "id, seq, role, sender, sender_name, created_at, content"
+_COLUMNS = ("id", "seq", "role", "sender", "sender_name", "created_at", "content")
 _TALK = "role <> 'notice' AND is_command = 0"
 
 
@@ -80,11 +80,12 @@ async def search(
     docs/memory.md §2.4 opens. A broken index is searched around, row by row; other storage errors are raised.
     """
     scope = _Scope(conv_id, epoch, 2**62 if exclude_from_seq is None else exclude_from_seq)
-    read = read_question(question, await _names(q, scope), now)
+    names, sizes = await _setting(q, scope)
+    read = read_question(question, names, now)
     if limit < 1 or not (read.terms or read.dates):
         return []
     try:
-        read, found = await _look_up(q, scope, read, weights)
+        read, found = await _look_up(q, scope, sizes, read, weights)
         rows = await _rows(q, scope, "id", _best(found))
     except StorageError as error:
         log.warning("full-text index: %s; searching conversation %d row by row", error, conv_id)
@@ -138,45 +139,41 @@ class _Found:
     worth: Worth
 
 
-async def _names(q: Queries, scope: _Scope) -> list[str]:
-    """Who speaks in the conversation; skips from name to name, so a long archive costs no more than a short one."""
-    rows = await q.fetch_all(
+async def _setting(q: Queries, scope: _Scope) -> tuple[list[str], _Sizes]:
+    """Who speaks in the conversation, and how long it is.
+
+    Names are found by skipping from one to the next, so a long archive costs no more than a short one.
+    """
+    row = await q.fetch_one(
         "WITH RECURSIVE names (name) AS ("
         " SELECT min(sender_name) FROM messages WHERE conv_id = ?1 AND epoch = ?2 AND sender_name > ''"
         " UNION ALL SELECT (SELECT min(sender_name) FROM messages"
-        "  WHERE conv_id = ?1 AND epoch = ?2 AND sender_name > name) FROM names WHERE name IS NOT NULL"
-        ") SELECT name FROM names WHERE name IS NOT NULL LIMIT ?3",
-        (scope.conv_id, scope.epoch, MAX_NAMES),
-    )
-    return [row[0] for row in rows]
-
-
-async def _sizes(q: Queries, scope: _Scope) -> _Sizes:
-    row = await q.fetch_one(
-        "SELECT (SELECT max(id) FROM messages), c.next_seq - iif(c.epoch = ?2, c.epoch_start_seq, 0),"
+        "  WHERE conv_id = ?1 AND epoch = ?2 AND sender_name > name) FROM names WHERE name IS NOT NULL LIMIT ?3"
+        ") SELECT (SELECT json_group_array(name) FROM names WHERE name IS NOT NULL),"
+        " (SELECT coalesce(max(id), 1) FROM messages), c.next_seq - iif(c.epoch = ?2, c.epoch_start_seq, 0),"
         " (SELECT created_at FROM messages WHERE conv_id = ?1 AND seq >= c.epoch_start_seq ORDER BY seq LIMIT 1),"
         " (SELECT created_at FROM messages WHERE conv_id = ?1 ORDER BY seq DESC LIMIT 1)"
         " FROM conversations c WHERE c.id = ?1",
-        (scope.conv_id, scope.epoch),
+        (scope.conv_id, scope.epoch, MAX_NAMES),
     )
-    if row is None or row[0] is None:
-        return _Sizes(1, 1, 1.0)
-    size = max(int(row[1]), 1)
-    return _Sizes(max(int(row[0]), size), size, span_days(row[2] or 0.0, row[3] or 0.0))
+    if row is None:
+        return [], _Sizes(1, 1, 1.0)
+    size = max(int(row[2]), 1)
+    return json.loads(row[0]), _Sizes(max(int(row[1]), size), size, span_days(row[3] or 0.0, row[4] or 0.0))
 
 
-async def _look_up(q: Queries, scope: _Scope, question: Question, weights: Weights) -> tuple[Question, _Found]:
+async def _look_up(
+    q: Queries, scope: _Scope, sizes: _Sizes, question: Question, weights: Weights
+) -> tuple[Question, _Found]:
     """Where the terms occur: the rare ones first, until the effort is spent."""
-    sizes = await _sizes(q, scope)
     share = sizes.scope / sizes.total
-    counts = await _word_counts(q, question.terms)
+    counts, related = await _counts(q, question.terms, with_related=weights.related > 0.0)
     terms = [await _spelled(q, term) if not counts[term.text] else term for term in question.terms]
     if terms != list(question.terms):
         question = replace(question, terms=tuple({term.text: term for term in terms}.values()))
-        counts |= await _word_counts(q, question.terms)
-    related = await _related_counts(q, question.terms if weights.related else ())
+        counts |= (await _counts(q, question.terms, with_related=False))[0]
     entries = _entries(question, counts, related, share, weights)
-    found = await _postings(q, scope, entries)
+    found = await _postings(q, "" if share > MOST else f"{scope.token} AND ", entries)
     held = {term.text: counts[term.text] * share for term in question.terms}
     held |= {entry.key: float(len(ids)) for entry, ids in found if entry.share == 1.0 and len(ids) < MAX_POSTINGS}
     worth = Worth(
@@ -193,27 +190,23 @@ def _other_worth(entry: _Entry, worth: Worth) -> float:
     return entry.share * (worth.terms[entry.key] if entry.key else DATE_WORTH)
 
 
-async def _word_counts(q: Queries, terms: Sequence[Term]) -> dict[str, int]:
-    """In how many messages of everybody each term occurs; for unspaced scripts, its first letter."""
-    if not terms:
-        return {}
+async def _counts(q: Queries, terms: Sequence[Term], *, with_related: bool) -> tuple[dict[str, int], dict[str, int]]:
+    """In how many messages of everybody each term occurs, and each related stem.
+
+    For an unspaced script it is the number of its first letter: never too low.
+    """
     one = "SELECT {}, coalesce(sum(doc), 0) FROM messages_words WHERE term >= ? AND term <= ?"
-    bounds: list[str] = []
+    parts = [one.format(place) for place in range(len(terms))]
+    values: list[str] = []
     for term in terms:
         first = term.text[0] if term.kind == "letters" else term.text
-        bounds += [first, first + "\U0010ffff" if term.kind == "prefix" else first]
-    rows = await q.fetch_all(" UNION ALL ".join(one.format(place) for place in range(len(terms))), bounds)
-    return {terms[place].text: int(count) for place, count in rows}
-
-
-async def _related_counts(q: Queries, terms: Sequence[Term]) -> dict[str, int]:
-    roots = list(dict.fromkeys(root for term in terms for root in term.related))[:MAX_RELATED]
-    if not roots:
-        return {}
-    rows = await q.fetch_all(
-        f"SELECT term, doc FROM messages_words WHERE term IN ({', '.join('?' * len(roots))})", roots
-    )
-    return {row[0]: int(row[1]) for row in rows}
+        values += [first, first + "\U0010ffff" if term.kind == "prefix" else first]
+    roots = list(dict.fromkeys(root for term in terms for root in term.related))[:MAX_RELATED] if with_related else []
+    if roots:
+        parts.append(f"SELECT term, doc FROM messages_words WHERE term IN ({', '.join('?' * len(roots))})")
+    rows = await q.fetch_all(" UNION ALL ".join(parts), [*values, *roots]) if parts else []
+    counts = {terms[row[0]].text: int(row[1]) for row in rows if isinstance(row[0], int)}
+    return counts, {row[0]: int(row[1]) for row in rows if isinstance(row[0], str)}
 
 
 async def _spelled(q: Queries, term: Term) -> Term:
@@ -240,10 +233,9 @@ def _entries(
     entries.sort(key=lambda entry: (entry.expected, entry.key))
     del entries[MAX_TERMS:]
     for term in question.terms:
-        words = [(related[root], word) for root, word in term.related.items() if root in related]
-        if words and weights.related:
-            match = " OR ".join(f'"{word}"' for _, word in sorted(words))
-            entries.append(_Entry(term.text, f"content:({match})", sum(n for n, _ in words) * share, weights.related))
+        count, words = _rarest_related(term, related)
+        if words:
+            entries.append(_Entry(term.text, f"content:({' OR '.join(words)})", count * share, weights.related))
     phrases = [phrase for mention in question.dates for phrase in mention.matches()]
     if phrases and weights.dates:
         entries.append(_Entry("", f"date:({' OR '.join(phrases)})", 0.0, weights.dates))
@@ -255,14 +247,26 @@ def _entries(
     return kept
 
 
-async def _postings(q: Queries, scope: _Scope, entries: Sequence[_Entry]) -> list[tuple[_Entry, list[int]]]:
+def _rarest_related(term: Term, related: dict[str, int]) -> tuple[int, list[str]]:
+    """Related words, quoted, and how often they occur together; those that everybody uses say too little."""
+    words: list[str] = []
+    total = 0
+    for count, word in sorted((related[root], word) for root, word in term.related.items() if root in related):
+        if total + count > MAX_RELATED_HITS:
+            break
+        total += count
+        words.append(f'"{word}"')
+    return total, words
+
+
+async def _postings(q: Queries, within: str, entries: Sequence[_Entry]) -> list[tuple[_Entry, list[int]]]:
     """The newest message ids of each entry."""
     one = "SELECT * FROM (SELECT {}, rowid FROM messages_fts WHERE messages_fts MATCH ? ORDER BY rowid DESC LIMIT {})"
     sql = " UNION ALL ".join(
         one.format(place, MAX_POSTINGS if entry.key else MAX_CANDIDATES) for place, entry in enumerate(entries)
     )
     ids: list[list[int]] = [[] for _ in entries]
-    for place, rowid in await q.fetch_all(sql, [f"{scope.token} AND {entry.match}" for entry in entries]):
+    for place, rowid in await q.fetch_all(sql, [f"{within}{entry.match}" for entry in entries]):
         ids[place].append(rowid)
     return list(zip(entries, ids, strict=True))
 
@@ -278,10 +282,13 @@ def _best(found: _Found) -> list[int]:
 
 
 async def _rows(q: Queries, scope: _Scope, column: Literal["id", "seq"], values: Iterable[int]) -> list[Candidate]:
+    """The rows in scope with these ids or sequence numbers; nothing outside the scope ever leaves here."""
+    # CROSS JOIN and "+" keep SQLite from walking the whole conversation instead of looking up each value
+    place = "m.id = wanted.value AND +m.conv_id = ?2" if column == "id" else "m.conv_id = ?2 AND m.seq = wanted.value"
     rows = await q.fetch_all(
-        f"SELECT {_COLUMNS} FROM messages WHERE conv_id = ? AND epoch = ? AND seq < ? AND {_TALK}"
-        f" AND {column} IN (SELECT value FROM json_each(?))",
-        (scope.conv_id, scope.epoch, scope.before_seq, json.dumps(list(values))),
+        f"SELECT {', '.join(f'm.{name}' for name in _COLUMNS)} FROM json_each(?1) wanted CROSS JOIN messages m"
+        f" ON {place} WHERE +m.epoch = ?3 AND +m.seq < ?4 AND {_TALK}",
+        (json.dumps(list(values)), scope.conv_id, scope.epoch, scope.before_seq),
     )
     return [Candidate(*row) for row in rows]
 
@@ -293,7 +300,7 @@ async def _scan(q: Queries, scope: _Scope, question: Question) -> list[Candidate
     if not words:
         return []
     rows = await q.fetch_all(
-        f"SELECT {_COLUMNS} FROM messages WHERE conv_id = ? AND epoch = ? AND seq < ? AND {_TALK}"
+        f"SELECT {', '.join(_COLUMNS)} FROM messages WHERE conv_id = ? AND epoch = ? AND seq < ? AND {_TALK}"
         f" AND ({' OR '.join(['content LIKE ?'] * len(words))}) ORDER BY seq DESC LIMIT ?",
         (scope.conv_id, scope.epoch, scope.before_seq, *(f"%{word}%" for word in words), MAX_CANDIDATES),
     )
@@ -332,19 +339,14 @@ async def _scored(
     own = score_rows(question, rows, worth, weights)
     by_seq = {row.seq: row for row in rows}
     when = {row.seq: row.created_at for row in rows}
-    asking = frozenset(row.seq for row in rows if asks(row.content))
-    total = spread(own, when, asking, weights)
+    total = spread(own, when, weights)
     best = heapq.nlargest(2 * limit + 20, total, key=lambda seq: (total[seq], seq))
     for row in await _rows(q, scope, "seq", [seq for seq in best if seq not in by_seq]):
         by_seq[row.seq] = row
         when[row.seq] = row.created_at
-        total[row.seq] = reached(row.seq, own, when, asking, weights)
-    sessions = session_scores(own, when) if weights.session else {}
+        total[row.seq] = reached(row.seq, own, when, weights)
     scored = [
-        (
-            (total[seq] + weights.session * sessions.get(seq, 0.0)) * author_factor(question, row, asker, weights),
-            row,
-        )
+        (total[seq] * author_factor(question, row, asker, weights), row)
         for seq, row in by_seq.items()
         if total.get(seq, 0.0) > 0.0
     ]

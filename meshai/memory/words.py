@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import cache, lru_cache
+from functools import cache
 from importlib import resources
 from itertools import takewhile
 
@@ -28,7 +28,6 @@ _HIRAGANA = re.compile(r"[\u3041-\u309f]+")
 _ACCENTS = re.compile("([a-z])[\\u0300-\\u036f]+")
 
 
-@lru_cache(maxsize=20_000)
 def fold(text: str) -> str:
     """Lower case, Latin letters without accents: FTS5's ``unicode61 remove_diacritics 2``."""
     lowered = text.lower()
