@@ -48,13 +48,15 @@ class Service:
         env: Mapping[str, str] | None = None,
         clock: Clock | None = None,
         open_link: OpenLink | None = None,
+        signals: bool = True,
     ) -> None:
-        """``open_link`` replaces the node of the configuration."""
+        """``open_link`` replaces the node of the configuration; without ``signals`` only ``end`` stops it."""
         self.loaded = loaded
         self.env = os.environ if env is None else env
         self.clock = clock or SystemClock()
         self._config_path = config_path
         self._open_link = open_link
+        self._signals = signals
         self._ended = asyncio.Event()
         self._exit_code = EXIT_DONE
         self._ill = ""
@@ -91,7 +93,9 @@ class Service:
         from meshai.llm.registry import open_model, open_summarizer
 
         async def recall(conv_id: int, question: str) -> list[Recalled]:
-            return await self.daemon.memory.recall(conv_id, question) if self.daemon else []
+            if self.daemon is None:
+                return []
+            return await self.daemon.memory.recall(conv_id, question, people_only=True)
 
         model = open_model(settings, clock=self.clock, on_call=record, recall=recall)
         summarizer = open_summarizer(settings, model, clock=self.clock, on_call=record)
@@ -130,6 +134,8 @@ class Service:
         task.add_done_callback(self._writes.discard)
 
     def _listen_to_signals(self, stack: contextlib.AsyncExitStack) -> None:
+        if not self._signals:
+            return
         loop = asyncio.get_running_loop()
         for number, action in (
             (signal.SIGTERM, self.end),

@@ -267,15 +267,19 @@ class Memory:
         self._worker.schedule(conv_id, 0.0, manual=True)
         return f"Compacted {after.archived - before.archived} messages; {after.since_last} stay word for word."
 
-    async def recall(self, conv_id: int, question: str, *, limit: int = SNIPPETS) -> list[Recalled]:
-        """Earlier messages that fit the words, best first; works without a model."""
+    async def recall(
+        self, conv_id: int, question: str, *, limit: int = SNIPPETS, people_only: bool = False
+    ) -> list[Recalled]:
+        """Earlier messages that fit the words, best first; ``people_only`` leaves the bot's own out. Needs no model."""
         conv = await conversations.get(self._db, conv_id)
         if conv is None:
             return []
         hits = await search(
-            self._db, conv_id=conv_id, epoch=conv.epoch, question=question, asker=conv.node_id, limit=limit
-        )
-        return [Recalled(hit.created_at, hit.sender_name or hit.role, hit.content) for hit in hits]
+            self._db, conv_id=conv_id, epoch=conv.epoch, question=question, asker=conv.node_id,
+            limit=3 * limit if people_only else limit,
+        )  # fmt: skip
+        wanted = [hit for hit in hits if hit.role == "user" or not people_only][:limit]
+        return [Recalled(hit.created_at, hit.sender_name or hit.role, hit.content) for hit in wanted]
 
     # --- the operator -------------------------------------------------------------------------------------------
 
