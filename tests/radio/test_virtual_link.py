@@ -13,6 +13,7 @@ from meshai.radio.link import Heard, Inbound, LinkChange, LinkState, Receipt, Se
 from meshai.radio.registry import open_link
 from meshai.radio.virtual.mesh import Mesh
 from meshai.radio.virtual.phone import Phone
+from meshai.radio.virtual.pty import PtyPort
 from meshai.radio.virtual.settings import NodeSettings
 from meshai.radio.virtual.tcp import TcpPort
 
@@ -190,7 +191,7 @@ async def hung(world):
 
 
 async def refusing(world):
-    world.port.refuse(0.4 * SPEED)
+    world.port.refuse(0.2 * SPEED)
 
 
 async def reboot(world):
@@ -205,7 +206,7 @@ async def power_cut(world):
 
 @pytest.mark.parametrize("fault", [eof, rst, half_frame_and_silence, hung, refusing, reboot, power_cut])
 async def test_link_comes_back_after(world, fault):
-    link, watcher = await world.connect(replace(FAST, probe_answer_s=0.4))
+    link, watcher = await world.connect(replace(FAST, probe_answer_s=0.2))
     await watcher.ups(1)
     await fault(world)
     down = await watcher.change(LinkState.DOWN)
@@ -280,3 +281,68 @@ async def test_send_in_the_moment_of_a_loss_raises_cleanly(world, up):
     outcomes = await asyncio.gather(*(link.send(world.request(link)) for _ in range(3)), return_exceptions=True)
     assert all(outcome is None or isinstance(outcome, LinkDownError) for outcome in outcomes)
     await watcher.ups(2)
+
+
+@pytest.fixture(params=["uart bridge", "native usb"])
+async def board(request, world, tmp_path):
+    """The bot's node on a serial port as well."""
+    port = PtyPort(world.bot, tmp_path / "usb-RAK", native_usb=request.param == "native usb")
+    world.serial = Connection(type="serial", serial_port=str(tmp_path / "usb-RAK"))
+    yield port
+    port.stop()
+
+
+async def serial_link(world, board, timings=FAST):
+    board.start()
+    link = open_link(world.serial, SystemClock(), timings)
+    watcher = Watcher()
+    world.links.append(link)
+    await link.start(watcher)
+    await watcher.ups(1)
+    return link, watcher
+
+
+async def serial_reboot(world, board):
+    world.bot.reboot()
+
+
+async def serial_replug(world, board):
+    board.unplug()
+    await asyncio.sleep(0.1)
+    board.plug()
+
+
+async def serial_hang(world, board):
+    board.mute()
+    await asyncio.sleep(0.5)
+    world.bot.reboot()
+
+
+async def serial_reboot_loop(world, board):
+    world.bot.reboot_loop(4)
+
+
+@pytest.mark.parametrize("fault", [serial_reboot, serial_replug, serial_hang, serial_reboot_loop])
+async def test_serial_link_comes_back_after(world, board, fault):
+    link, watcher = await serial_link(world, board, replace(FAST, probe_answer_s=0.15, silence_s=0.3))
+    await fault(world, board)
+    assert (await watcher.change(LinkState.DOWN)).reason
+    await watcher.until(lambda: link.state is LinkState.UP and world.bot.on)
+    async with asyncio.timeout(8):
+        while True:
+            try:
+                await link.send(world.request(link, "back on serial"))
+                await world.phone.wait_for(lambda m: m.text == "back on serial", 1.0)
+                break
+            except (LinkDownError, TimeoutError):  # the loop of reboots went on
+                await asyncio.sleep(0.05)
+
+
+async def test_conversation_over_a_serial_port(world, board):
+    link, watcher = await serial_link(world, board)
+    await world.phone.send_dm(world.bot, "over the cable")
+    message = (await watcher.until(lambda: watcher.of(Inbound)))[0]
+    assert (message.text, message.authenticated) == ("over the cable", True)
+    sent = world.request(link, "and back", public_key=message.public_key)
+    await link.send(sent)
+    assert (await fate(watcher, sent)).error == "NONE"

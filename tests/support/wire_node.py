@@ -35,7 +35,7 @@ FAST = Timings(
     steady_s=0.5,
     backlog_quiet_s=0.15,
     backlog_max_s=0.6,
-    linger_s=0.2,
+    linger_s=0.02,
     admin_gap_s=0.02,
     slack_s=5.0,
 )
