@@ -166,6 +166,7 @@ def lora(settings: NodeSettings) -> Any:  # noqa: ANN401
         tx_power=30,
         override_duty_cycle=settings.override_duty_cycle,
         sx126x_rx_boosted_gain=True,
+        fem_lna_mode="NOT_PRESENT",
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from meshai.radio.virtual import packets
 from meshai.radio.virtual.air import Air, Radio
 from meshai.radio.virtual.database import NodeDatabase
-from meshai.radio.virtual.frame import last_byte
+from meshai.radio.virtual.frame import TEXT, Frame, Link, Lock, Seal, last_byte
 from meshai.radio.virtual.modules import Modules
 from meshai.radio.virtual.router import Router
 from meshai.radio.virtual.settings import NodeSettings
@@ -162,7 +163,31 @@ class VirtualNode:
         self.timeline.catch_up()
         return self.router.send(packet)
 
-    def _hear(self, frame: Any, link: Any) -> None:  # noqa: ANN401
+    def from_mqtt(self, from_num: int, text: str, *, to_num: int | None = None, hops: int = 0) -> int:
+        """A text from the internet, ``via_mqtt`` set and its sender unproven; gives its packet id."""
+        self.timeline.catch_up()
+        decoded = packets.data(TEXT, text.encode())
+        decoded.bitfield = 1
+        frame = Frame(
+            from_num=from_num,
+            to_num=self.num if to_num is None else to_num,
+            packet_id=self.new_id(),
+            seal=Seal(Lock.CHANNEL),
+            data=bytes(decoded.SerializeToString()),
+            hop_limit=3 - hops,
+            via_mqtt=True,
+        )
+        self.router.from_mqtt(frame)
+        return frame.packet_id
+
+    def know_strangers(self, count: int) -> None:
+        """Fill the database with nodes never met: a big mesh, a long download."""
+        for index in range(count):
+            num = 0x57000000 + index
+            name = f"Stranger {index:03d}"
+            self.database.learn(num, long_name=name, short_name=f"S{index:03d}", key=self.rng.randbytes(32))
+
+    def _hear(self, frame: Frame, link: Link) -> None:
         self.router.receive(frame, link)
 
     def _tell(self, *, on: bool) -> None:

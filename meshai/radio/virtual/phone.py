@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from meshtastic.protobuf import mesh_pb2
 
+from meshai.radio.airtime import frame_bytes, time_on_air_ms
 from meshai.radio.virtual import packets
 from meshai.radio.virtual.frame import BROADCAST, ROUTING, TEXT, Error
 
@@ -38,6 +39,7 @@ class Sent:
     fate: Fate = Fate.SENT
     error: str = ""  # the Routing.Error name when it failed
     took_s: float = 0.0  # protocol seconds to the latest receipt
+    airtime_ms: float = 0.0  # of one transmission
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class Message:
     encrypted: bool = False
     at: float = 0.0  # protocol time
     size: int = 0  # UTF-8 bytes of the text
+    airtime_ms: float = 0.0  # of one transmission
 
     @property
     def is_dm(self) -> bool:
@@ -144,13 +147,20 @@ class Phone:
         packet.hop_limit = node.settings.hop_limit if hop_limit is None else hop_limit
         packet.id = node.new_id()
         shown = text if isinstance(text, str) else text.decode(errors="replace")
-        sent = Sent(to_num, shown, packet.id)
+        airtime_ms = self._airtime_ms(packet.decoded, pki=to_num != BROADCAST and not node.settings.licensed)
+        sent = Sent(to_num, shown, packet.id, airtime_ms=airtime_ms)
         self.sent.append(sent)
         self._started[packet.id] = node.timeline.now()
         error = node.send(packet)
         if error and sent.fate is Fate.SENT:
             sent.fate, sent.error = Fate.FAILED, _error_name(error)
         return sent
+
+    def _airtime_ms(self, decoded: Any, *, pki: bool) -> float:  # noqa: ANN401
+        size = frame_bytes(
+            len(decoded.payload), pki=pki, has_reply=bool(decoded.reply_id), is_tapback=bool(decoded.emoji)
+        )
+        return time_on_air_ms(size, self.node.settings.modem)
 
     def _take(self) -> None:
         while (item := self.node.to_phone.take()) is not None:
@@ -178,6 +188,7 @@ class Phone:
             encrypted=bool(packet.encrypted),
             at=self.node.timeline.now(),
             size=len(decoded.payload),
+            airtime_ms=self._airtime_ms(decoded, pki=packet.pki_encrypted),
         )
         self.received.append(message)
         if self.on_message is not None:

@@ -6,6 +6,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from meshtastic.protobuf import mesh_pb2
+
 from meshai.radio.airtime import retransmission_ms
 from meshai.radio.virtual import packets
 from meshai.radio.virtual.air import TX_DISABLED
@@ -35,6 +37,8 @@ HISTORY = 300
 """Packets the duplicate filter remembers."""
 ACKS_REPLIES_SINCE = (2, 7, 12)
 """Older firmware acknowledges a text with reply_id only between direct neighbours (protocol.md §3.3)."""
+CLOSED_TO_CLIENT_BEFORE = (2, 8)
+"""Newer firmware keeps unopened packets to itself and drops legacy DMs silently (protocol.md §2.4, §6)."""
 RELAY_ROLES, MUTE_ROLES = frozenset({"ROUTER", "REPEATER", "ROUTER_LATE"}), frozenset({"CLIENT_MUTE"})
 
 
@@ -204,6 +208,18 @@ class Router:
                 self._deliver(frame, link, opened)
             self._relay(frame, link)
 
+    def from_mqtt(self, frame: Frame) -> None:
+        """A packet a gateway on the internet hands to this node already opened: no key proves its sender."""
+        if frame.key in self._history:
+            return
+        self._note(frame)
+        opened = Opened(mesh_pb2.Data.FromString(frame.data))
+        link = Link(snr=0.0, rssi=0)
+        self._node.modules.heard(frame, link, opened)
+        if frame.to_num in {self._node.num, BROADCAST}:
+            self._node.modules.received(frame, opened)
+            self._deliver(frame, link, opened)
+
     def _note(self, frame: Frame) -> None:
         seen = self._history.setdefault(frame.key, _Seen())
         seen.relayers.add(frame.relay_node)
@@ -252,8 +268,11 @@ class Router:
 
     def _for_me(self, frame: Frame, link: Link, opened: Opened) -> None:
         if opened.decoded is None:
-            self._deliver(frame, link, opened)
-            if frame.want_ack:
+            if self._node.settings.version < CLOSED_TO_CLIENT_BEFORE:
+                self._deliver(frame, link, opened)
+                if frame.want_ack:
+                    self._answer(frame, opened.error, 0)
+            elif frame.want_ack and opened.by_pki:
                 self._answer(frame, opened.error, 0)
             return
         if opened.decoded.portnum == ROUTING:
@@ -292,13 +311,13 @@ class Router:
     def _routing(self, frame: Frame, opened: Opened) -> None:
         error = packets.routing_error(opened.decoded)
         request_id = opened.decoded.request_id
-        self._learn_way(frame, request_id)
         self._stop(request_id)
         near = frame.next_hop == self._node.byte or (frame.want_ack and frame.is_direct)
         if error == Error.PKI_UNKNOWN_PUBKEY:
             self._node.modules.send_nodeinfo(frame.from_num)
         elif near and frame.hop_start > 0:
             self._answer(frame, Error.NONE, opened.channel, hops=0)
+        self._learn_way(frame, request_id)
 
     def _learn_way(self, frame: Frame, request_id: int) -> None:
         """The relayer of an answer that also relayed the question, or a direct neighbour, becomes the next hop."""

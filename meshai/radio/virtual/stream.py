@@ -24,6 +24,8 @@ MAX_FRAME, MAX_PAYLOAD = 512, 233
 """Longest frame of the stream; longest Data.payload, beyond which a packet is malformed (protocol.md §1)."""
 PAUSES_S = {TEXT: 2.0, POSITION: 10.0, WAYPOINT: 10.0, ALERT: 10.0, TELEMETRY: 10.0, TRACEROUTE: 30.0}
 """The least time between two packets of a port from one client (protocol.md §3.5)."""
+HEARTBEAT_ANSWERED_SINCE, TEXT_PAUSE_SINCE = (2, 7, 4), (2, 7, 0)
+"""Firmware that answers heartbeats with a QueueStatus, and that has the text limit (protocol.md §3.5, §5.3)."""
 REMEMBERED_IDS = 20
 POLL_BUSY_S, POLL_IDLE_S, BUSY_FOR_S = 0.005, 0.25, 2.0
 """The node looks at its stream every 5 ms, every 250 ms after 2 s of silence (protocol.md §9.1)."""
@@ -168,7 +170,8 @@ class Session:
         if kind == "want_config_id":
             self._configure(message.want_config_id)
         elif kind == "heartbeat":
-            self.node.modules.report_state(0)
+            if self.node.settings.version >= HEARTBEAT_ANSWERED_SINCE:
+                self.node.modules.report_state(0)
         elif kind == "disconnect":
             self._configured = False
         elif kind == "packet" and len(message.packet.decoded.payload) <= MAX_PAYLOAD:
@@ -189,7 +192,8 @@ class Session:
             return
         self._manners.ids.append(packet.id)
         port = packet.decoded.portnum
-        if self._manners.refuses(port, now):
+        limited = port != TEXT or node.settings.version >= TEXT_PAUSE_SINCE
+        if limited and self._manners.refuses(port, now):
             # As if sent; the refusal goes to whoever the packet says it is from: nobody (protocol.md §3.5).
             node.modules.report_state(packet.id)
             if getattr(packet, "from") == node.num:

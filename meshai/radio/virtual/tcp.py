@@ -33,6 +33,7 @@ class TcpPort:
         self._node = node
         self._server: asyncio.Server | None = None
         self._client: _Client | None = None
+        self._open: set[_Client] = set()
         self._wanted = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._follow(node)
@@ -55,15 +56,21 @@ class TcpPort:
     async def stop(self) -> None:
         """Stop listening and drop the client."""
         self._wanted = False
-        for task in list(self._tasks):
+        for task in self._tasks:
             task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        server = self._server
         await self._refuse()
+        for client in list(self._open):
+            client.abandon()  # one that does not read would keep its connection open for ever
+        if server is not None:
+            await server.wait_closed()
 
     async def _listen(self) -> None:
         if self._server is not None or not self._wanted or not self._node.on:
             return
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Client(self), self.host, self.port, reuse_address=True)
+        self._server = await loop.create_server(lambda: _Client(self), self.host, self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _refuse(self) -> None:
@@ -71,8 +78,6 @@ class TcpPort:
         if server is not None:
             server.close()
         self.drop()
-        if server is not None:
-            await server.wait_closed()
 
     # -- faults -------------------------------------------------------------------------------------------------
 
@@ -103,7 +108,7 @@ class TcpPort:
 
         def come_back() -> None:
             self._wanted = True
-            self._later(self._listen())
+            self._later(self._come_back())
 
         self._node.timeline.after(seconds, come_back)
 
@@ -116,9 +121,15 @@ class TcpPort:
     def _follow(self, node: VirtualNode) -> None:
         def power(on: bool) -> None:
             if self._node is node:
-                self._later(self._listen() if on else self._refuse())
+                self._later(self._come_back() if on else self._refuse())
 
         node.on_power(power)
+
+    async def _come_back(self) -> None:
+        try:
+            await self._listen()
+        except OSError as error:
+            log.warning("the virtual node cannot listen on port %d again: %s", self.port, error)
 
     def _later(self, action: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(action)
@@ -130,11 +141,16 @@ class TcpPort:
         self.drop()
         self.connections += 1
         self._client = client
+        self._open.add(client)
 
     def left(self, client: _Client) -> None:
-        """A client is gone."""
+        """A client is out, though its connection may still be closing."""
         if self._client is client:
             self._client = None
+
+    def closed(self, client: _Client) -> None:
+        """A connection has ended."""
+        self._open.discard(client)
 
 
 class _Client(asyncio.Protocol):
@@ -160,6 +176,7 @@ class _Client(asyncio.Protocol):
         log.debug("client of %s is gone (%s)", self._port.node, exc or "closed")
         self.session.end()
         self._port.left(self)
+        self._port.closed(self)
 
     def shut(self) -> None:
         """EOF."""
@@ -173,6 +190,10 @@ class _Client(asyncio.Protocol):
         self._port.left(self)
         sock: socket.socket = self._transport.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._transport.abort()
+
+    def abandon(self) -> None:
+        """Close at once, whatever is still unsent."""
         self._transport.abort()
 
     def stall(self, size: int) -> None:
