@@ -157,7 +157,8 @@ def _allocate(ask: Ask, material: Material, budget: Budget, measure: Measure) ->
     left -= spent
     spill = max(budget.facts + spill - spent, 0)
 
-    spent = _window(parts, material, (left, budget.window, spill), measure)
+    reserved = min(_chain_tokens(material, measure), budget.chain)  # summaries are the last to go (S3-19)
+    spent = _window(parts, material, (max(left - reserved, left // 2), budget.window, spill), measure)
     left -= spent
     spill = max(budget.window + spill - spent, 0)
 
@@ -199,6 +200,12 @@ def _window(parts: _Parts, material: Material, limits: tuple[int, int, int], mea
 
 def _pairs(shown: Sequence[Shown], pairs: int) -> int:
     return tail_of_pairs([Turn(one.row.seq, one.row.role == "user", one.tokens) for one in shown], pairs)
+
+
+def _chain_tokens(material: Material, measure: Measure) -> int:
+    if not material.chain:
+        return 0
+    return measure(CHAIN_TITLE) + 2 + sum(measure(text) + 2 for text in material.chain)
 
 
 def _chain(parts: _Parts, material: Material, limit: int, measure: Measure) -> int:

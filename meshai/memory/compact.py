@@ -76,7 +76,7 @@ class Compactor:
         if job is None:
             return False
         running = await summaries.running(self._ctx.db, seen.conv.id)
-        if running is not None and running.start_seq == job.start_seq and running.end_seq < job.end_seq:
+        if running is not None and running.start_seq == job.start_seq and running.end_seq >= seen.conv.anchor_seq:
             job = replace(job, end_seq=running.end_seq)  # so that the running job can still land as its better version
         return await self._commit_digest(seen.conv, job)
 
@@ -176,7 +176,7 @@ class Compactor:
     async def _upgrade(self, seen: Look, *, manual: bool) -> Job | None:
         """Let the model better the oldest digest that is due."""
         for node in seen.chain:
-            if node.quality != "extractive":
+            if node.quality != "extractive" or (self._waits(node) and not manual):
                 continue
             job = await self._better(seen, node)
             if job is None:

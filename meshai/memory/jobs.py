@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sqlite3
 from dataclasses import replace
 from enum import StrEnum
 
-from meshai.errors import ModelError, PreemptedError
+from meshai.errors import ModelError, PreemptedError, StorageError
 from meshai.memory import learn
 from meshai.memory.context import Context
 from meshai.memory.make import Made, Source, digest_content, made_by_model, read
@@ -24,6 +25,8 @@ LEASE_S = 600.0
 """A job older than this is taken for dead (I5)."""
 MAX_ATTEMPTS = 3
 """After this many failures the extractive digest stands in."""
+REJECTED_S = 3600.0
+"""A model that gave no usable text for a range is asked again after this."""
 MAX_PREEMPTIONS = 2
 """A range gives way to waiting answers this often, then it is finished."""
 MAX_BACKOFF_MIN = 60
@@ -42,11 +45,8 @@ class Result(StrEnum):
 async def perform(ctx: Context, conv: Conversation, job: Job) -> Result:
     """Run a job to its end. Cancelling it counts as giving way to an answer, not as a failure."""
     now = ctx.clock.now()
-    draft = draft_of(ctx, conv, job)
     try:
-        node_id = await ctx.db.transaction(
-            lambda tx: summaries.begin(tx, draft, now=now, lease_s=LEASE_S, boot_id=ctx.boot_id)
-        )
+        node_id = await _claim(ctx, draft_of(ctx, conv, job), now)
     except sqlite3.IntegrityError:
         log.debug("Summarization already in progress for %s", conv.key)
         return Result.BUSY
@@ -82,6 +82,19 @@ async def perform(ctx: Context, conv: Conversation, job: Job) -> Result:
     return Result.DONE
 
 
+async def _claim(ctx: Context, draft: Draft, now: float) -> int:
+    """Begin the node; a cancellation meanwhile does not leave it claimed, for the transaction cannot be stopped."""
+    claim = asyncio.ensure_future(
+        ctx.db.transaction(lambda tx: summaries.begin(tx, draft, now=now, lease_s=LEASE_S, boot_id=ctx.boot_id))
+    )
+    try:
+        return await asyncio.shield(claim)
+    except asyncio.CancelledError:
+        with contextlib.suppress(sqlite3.IntegrityError, StorageError):
+            await _failed(ctx, await claim, "preempted", counted=False)
+        raise
+
+
 async def commit(ctx: Context, tx: Transaction, conv: Conversation, job: Job, node_id: int, made: Made) -> bool:
     """Everything at once, if the conversation is still as it was when the job was planned; False otherwise."""
     now = ctx.clock.now()
@@ -92,6 +105,8 @@ async def commit(ctx: Context, tx: Transaction, conv: Conversation, job: Job, no
         await summaries.supersede(tx, node_id, "the conversation moved on")
         return False
     await summaries.complete(tx, node_id, made.content, now=now)
+    if made.rejected:
+        await summaries.postpone(tx, node_id, now + REJECTED_S)
     if ctx.settings.facts:
         await learn.evict(tx, conv, made.rows, made.facts, now=now)
     return True

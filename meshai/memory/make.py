@@ -45,6 +45,7 @@ class Made:
     content: Content
     rows: Sequence[StoredMessage] = ()
     facts: Sequence[NewFact] = ()
+    rejected: bool = False  # the model's own text was not usable
 
 
 async def read(ctx: Context, conv: Conversation, job: Job) -> Source:
@@ -64,6 +65,7 @@ async def made_by_model(ctx: Context, job: Job, source: Source) -> Made:
                 return await _ask(ctx, job, source, firmer=firmer)
             except validate.Rejected as reason:
                 log.info("a summary was rejected: %s", reason)
+        return Made(digest_content(ctx, job, source), source.rows, rejected=True)
     return Made(digest_content(ctx, job, source), source.rows)
 
 
@@ -109,7 +111,7 @@ def _checked(
         prompt=instruction,
         source_tokens=size,
         tokens=measure(summary),
-        need=min(validate.MIN_RETENTION, 2 * job.words[1] / WORDS_PER_TOKEN / max(size, 1)),
+        need=min(validate.MIN_RETENTION, _possible(job) * job.words[1] / WORDS_PER_TOKEN / max(size, 1)),
         elsewhere=[f"{fact.key} {fact.value}" for fact in found],
     )
     return Content(
@@ -122,6 +124,14 @@ def _checked(
         tokens=measure(checked.text),
         retention=checked.retention,
     )
+
+
+def _possible(job: Job) -> float:
+    """Share of the names and numbers that can be kept, in relation to how much shorter the text becomes.
+
+    Messages are mostly filling; summaries that are merged are not.
+    """
+    return 0.8 if job.style == "merge" else 2.0
 
 
 async def _lines(ctx: Context, source: Source) -> list[prompts.Line]:

@@ -29,6 +29,10 @@ SPARE_HITS = 4
 """Hits looked for beyond that, for those that state what does not hold any more."""
 
 
+Changes = Sequence[tuple[Fact, Fact]]
+"""What held before, and what does now."""
+
+
 class Reader:
     """Collects what a conversation has to offer for a question."""
 
@@ -63,13 +67,15 @@ class Reader:
         if len(rows) > 1 and await self._is_relieved(conv, ask):
             conv = await conversations.load(self._ctx.db, conv.id)
             rows = await self._rows(conv, ask, first=conv.anchor_seq, limit=WINDOW_ROWS)
-        frozen, fresh, chain = await self._known(conv, ask)
+        changes = await facts.superseded(self._ctx.db, conv.id) if self._ctx.settings.facts else []
+        frozen, fresh = await self._known(conv, ask, changes)
+        chain = [mark_outdated(node.text, changes) for node in await summaries.chain(self._ctx.db, conv.id, conv.epoch)]
         return Material(
             chain=chain,
             window=rows,
             facts=frozen,
             fresh=fresh,
-            recalled=await self._recalled(conv, ask),
+            recalled=await self._recalled(conv, ask, changes),
             named=named,
             window_pairs=pairs,
         )
@@ -87,11 +93,10 @@ class Reader:
             self._buffer.complain(error, self._ctx.clock.monotonic())
             return False
 
-    async def _known(self, conv: Conversation, ask: Ask) -> tuple[list[str], list[str], list[str]]:
-        """Facts of the prefix, facts only the last message can show, and the chain's texts."""
-        chain = [node.text for node in await summaries.chain(self._ctx.db, conv.id, conv.epoch)]
+    async def _known(self, conv: Conversation, ask: Ask, changes: Changes) -> tuple[list[str], list[str]]:
+        """Facts of the prefix, and facts only the last message can show."""
         if not self._ctx.settings.facts:
-            return [], [], chain
+            return [], []
         frozen: list[Fact] = []
         fresh: list[Fact] = []
         for fact, seq, from_command in await facts.current_with_seq(self._ctx.db, conv.id):
@@ -99,16 +104,11 @@ class Reader:
                 frozen.append(fact)
             elif from_command:  # the window shows what people say, not their commands
                 fresh.append(fact)
-        changes = await facts.superseded(self._ctx.db, conv.id)
         past = [f"formerly {line_of(old)}" for old, _ in changes] if asks_for_the_past(ask.question) else []
         frozen.sort(key=lambda fact: (fact.pinned, fact.last_used or fact.created_at, fact.id))
-        return (
-            [line_of(fact) for fact in frozen],
-            [*past[:5], *(line_of(fact) for fact in fresh)],
-            [mark_outdated(text, changes) for text in chain],
-        )
+        return [line_of(fact) for fact in frozen], [*past[:5], *(line_of(fact) for fact in fresh)]
 
-    async def _recalled(self, conv: Conversation, ask: Ask) -> list[Snippet]:
+    async def _recalled(self, conv: Conversation, ask: Ask, changes: Changes) -> list[Snippet]:
         if not self._ctx.settings.recall or conv.anchor_seq <= conv.epoch_start_seq:
             return []
         hits = await search(
@@ -124,7 +124,7 @@ class Reader:
         )
         if not asks_for_the_past(ask.question):
             hits = await self._in_force(hits)
-        return [snippet(hit) for hit in hits[:SNIPPETS]]
+        return [snippet(hit, changes) for hit in hits[:SNIPPETS]]
 
     async def _in_force(self, hits: Sequence[Hit]) -> list[Hit]:
         """Without the messages that state what does not hold any more (docs/memory.md §2.5)."""
@@ -132,6 +132,7 @@ class Reader:
         return [hit for hit in hits if hit.message_id not in outdated]
 
 
-def snippet(hit: Hit) -> Snippet:
+def snippet(hit: Hit, changes: Changes) -> Snippet:
     """A hit as a prompt shows it."""
-    return Snippet(hit.message_id, hit.seq, hit.sender_name or hit.role, hit.created_at, hit.content)
+    text = mark_outdated(hit.content, changes)
+    return Snippet(hit.message_id, hit.seq, hit.sender_name or hit.role, hit.created_at, text)

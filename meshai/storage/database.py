@@ -106,7 +106,7 @@ class Database(Queries):
         """
         task = asyncio.get_running_loop().create_task(self._run(body))
         self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        task.add_done_callback(self._ended)
         return await asyncio.shield(task)
 
     async def close(self) -> None:
@@ -155,6 +155,12 @@ class Database(Queries):
         except (StorageError, sqlite3.Error):
             return False
         return bool(broken)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        """The caller has the error unless it was cancelled: then nobody is left to hear of it."""
+        self._running.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.debug("a transaction ended with %r", task.exception())
 
     async def _rollback(self) -> None:
         if self._writer.in_transaction:

@@ -191,6 +191,11 @@ async def fail(tx: Transaction, summary_id: int, *, error: str, attempts: int, n
     )
 
 
+async def postpone(tx: Transaction, summary_id: int, not_before: float) -> None:
+    """Do not try to better this node before a time."""
+    await tx.execute("UPDATE summaries SET not_before = ? WHERE id = ?", (not_before, summary_id))
+
+
 async def supersede(tx: Transaction, summary_id: int, reason: str = "") -> None:
     """Take a node out of the chain; its text stays for the audit."""
     await tx.execute(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -162,6 +163,12 @@ class Chat:
 
 
 MakeChat = Callable[..., Awaitable[Chat]]
+
+
+@pytest.fixture
+def kit() -> Any:
+    """The fakes as classes, for tests that build their own world."""
+    return SimpleNamespace(Clock=FakeClock, Model=FakeModel, Chat=Chat)
 
 
 @pytest.fixture

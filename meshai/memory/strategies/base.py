@@ -138,13 +138,17 @@ def tail_of_pairs(window: Sequence[Turn], pairs: int) -> int:
 
 
 def tail_of_tokens(window: Sequence[Turn], limit: int, *, most: int | None = None) -> int:
-    """Newest messages that fit ``limit`` tokens, at most ``most``."""
-    total = 0
-    for count, turn in enumerate(reversed(window)):
+    """Newest messages that fit ``limit`` tokens, at most ``most``, beginning with a question if there is one."""
+    total = fits = 0
+    for count, turn in enumerate(reversed(window), 1):
         total += turn.tokens
-        if total > limit or (most is not None and count >= most):
-            return count
-    return len(window)
+        if total > limit or (most is not None and count > most):
+            break
+        fits = count
+    begins = fits
+    while 0 < begins < len(window) and not window[-begins].is_user:
+        begins -= 1
+    return begins or fits
 
 
 def cut(window: Sequence[Turn], keep: int, read_tokens: int, *, block: int = 16) -> Sequence[Turn]:

@@ -52,7 +52,7 @@ def window_limit(view: View, rules: Rules) -> int:
     """The raw messages' part of the 3 000 tokens; a small budget scales it down to its own soft limit."""
     of_total = TOTAL_TOKENS - rules.other_tokens - view.chain_tokens
     of_budget = rules.window_tokens * rules.soft_percent // 100
-    return max(min(of_total, of_budget), of_budget // 4)
+    return min(max(of_total, TOTAL_TOKENS // 4), of_budget)
 
 
 def word_target(version: int, cap: int = 10_000) -> tuple[int, int]:
