@@ -99,10 +99,16 @@ def keep_quiet() -> None:
     """
     library_log = logging.getLogger("meshtastic")
     library_log.setLevel(max(library_log.level, logging.WARNING))
+    library_log.addFilter(_only_critical)  # on this logger itself: one error per text that is not UTF-8
     for name in _QUOTING:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     for name in _PRINTING:
         vars(importlib.import_module(name))["print"] = _swallow_print
+
+
+def _only_critical(record: logging.LogRecord) -> bool:
+    """What strangers send must not write errors into the operator's log."""
+    return record.levelno >= logging.CRITICAL
 
 
 def _swallow_print(*parts: object, **_options: object) -> None:

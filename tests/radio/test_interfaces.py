@@ -11,6 +11,7 @@ from support.wire_node import FAST, OWN, PEER, Watcher, mail
 from meshai.clock import SystemClock
 from meshai.config.model import Connection
 from meshai.radio import interfaces
+from meshai.radio.library import keep_quiet
 from meshai.radio.link import LinkState
 from meshai.radio.registry import KINDS, open_link
 from meshai.radio.session import subscribe
@@ -129,6 +130,17 @@ def test_impossible_port_makes_no_topic(iface, ears):
     iface._handleFromRadio(frame.SerializeToString())
     settle()
     assert ears.packets == []
+
+
+def test_text_that_is_not_utf8_writes_no_error(iface, ears, caplog):
+    """Strangers must not be able to fill the operator's log."""
+    frame = mail("x", 5)
+    frame.packet.decoded.payload = b"\xff"
+    keep_quiet()
+    iface._handleFromRadio(frame.SerializeToString())
+    settle()
+    assert len(ears.packets) == 1
+    assert [record for record in caplog.records if record.levelname != "DEBUG"] == []
 
 
 def test_own_packet_that_comes_back_is_not_printed(iface, ears, capsys):
