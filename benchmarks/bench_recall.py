@@ -280,9 +280,11 @@ def _error(values: Sequence[float]) -> float:
 
 async def _shown_tokens(db: Database, data: list[Conversation]) -> float:
     """Evidence within the budget when the lines of a prompt are counted exactly."""
-    from meshai.memory.assemble import snippet_line
-    from meshai.memory.reading import snippet
+    from meshai.memory.assemble import Snippet, snippet_line
     from meshai.memory.tokens import TokenCounter
+
+    def _snippet(hit: Hit) -> Snippet:
+        return Snippet(hit.message_id, hit.seq, hit.sender_name, hit.created_at, hit.content)
 
     counter = TokenCounter("tiktoken")
     await counter.ready()
@@ -291,7 +293,7 @@ async def _shown_tokens(db: Database, data: list[Conversation]) -> float:
     for conv, one in enumerate(data):
         for asked in one.questions:
             hits = await _hits(db, conv, asked.question)
-            spent = itertools.accumulate(measure(snippet_line(snippet(hit))) + 1 for hit in hits)
+            spent = itertools.accumulate(measure(snippet_line(_snippet(hit))) + 1 for hit in hits)
             inside = {hit.seq for hit, total in zip(hits, spent, strict=True) if total <= BUDGET}
             found.append(len(asked.evidence & inside) / len(asked.evidence))
     return round(_mean(found), 2)

@@ -140,8 +140,8 @@ _CUE = re.compile(
     re.IGNORECASE,
 )
 _WHEN = re.compile(
-    r"\b(?:when|what (?:date|day|time|year|month)|which (?:day|year|month)|how long ago|wann|quand|cuándo|quando|wanneer|"
-    r"kiedy|когда|коли)\b|什么时候|什麼時候|几点|幾點|哪天|いつ|何時|何日|언제",
+    r"\b(?:when|what (?:date|day|time|year|month)|which (?:day|year|month)|how long ago|wann|quand|cuándo|quando|"
+    r"wanneer|kiedy|когда|коли)\b|什么时候|什麼時候|几点|幾點|哪天|いつ|何時|何日|언제",
     re.IGNORECASE,
 )
 _HOW_MANY = re.compile(

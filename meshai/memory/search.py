@@ -35,7 +35,7 @@ from meshai.storage.database import Queries
 log = logging.getLogger(__name__)
 
 MAX_TERMS = 12  # the rarest words of a question; more only cost time
-MAX_RELATED = 120  # related words whose frequency is looked up
+MAX_RELATED = 80  # related words whose frequency is looked up
 MAX_RELATED_HITS = 4000  # messages of everybody that hold the related words of one term
 MAX_POSTINGS = 1500  # index entries read
 MAX_CANDIDATES = 120  # messages whose text is read
