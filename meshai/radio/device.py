@@ -259,14 +259,15 @@ class DeviceLink:
 
     async def _admin_pause(self) -> None:
         await asyncio.sleep(max(0.0, self._admin_at + self._timings.admin_gap_s - time.monotonic()))
-        self._admin_at = time.monotonic() + self._timings.admin_gap_s
+        self._admin_at = time.monotonic()
 
     # Crossing between the loop and the library's threads.
 
     async def _call(self, session: Session, call: Callable[[], T], limit_s: float | None = None) -> T:
         """Run a call on the session's thread. What breaks or exceeds its time ends the session, as LinkDownError."""
-        assert self._lost is not None
         lost = self._lost
+        if session is not self._session or lost is None or lost.done():
+            raise LinkDownError("the link was lost")
         future = asyncio.wrap_future(session.worker.submit(call))
         try:
             await asyncio.wait(

@@ -245,6 +245,19 @@ async def test_failing_handshakes_ask_for_a_restart(wire, connect):
 
 
 @tcp_only
+async def test_command_that_outlives_its_connection_says_link_down(wire, connect):
+    link, watcher = await connect(replace(FAST, admin_gap_s=0.4))
+    await watcher.ups(1)
+    command = asyncio.create_task(link.set_favourite(PEER))
+    await asyncio.sleep(0.05)
+    wire.eof()
+    await watcher.ups(2)
+    with pytest.raises(LinkDownError):
+        await command
+    assert link.state is LinkState.UP
+
+
+@tcp_only
 async def test_long_handshake_is_no_hanging_supervisor(wire, connect):
     wire.answers_config = False
     link, watcher = await connect(replace(FAST, silence_s=5.0, slack_s=0.0))
