@@ -17,6 +17,7 @@ from meshai.conversation.front import Front
 from meshai.conversation.notices import Notices
 from meshai.conversation.pause import Pause
 from meshai.conversation.responder import Responder
+from meshai.conversation.unsaved import Unsaved
 from meshai.delivery.governor import Governor
 from meshai.delivery.outbox import Outbox
 from meshai.delivery.sender import Sender
@@ -94,7 +95,7 @@ class Daemon:
             notices=self.notices,
         )
         self.responder = Responder(
-            self.exchange.answer,
+            lambda turn: self.unsaved.answer(turn, self.exchange.answer),
             parallel=self.settings.llm.parallel,
             max_waiting=lambda: self.settings.limits.queue,
         )
@@ -105,7 +106,17 @@ class Daemon:
         self.favourites = Favourites(db, link, clock, is_wanted=lambda: self.settings.access.favourite)
         self.operations = operations(db, clock, self.memory, self.settings, accepted=self.favourites.rejoin)
         self.recovery = Recovery(db, lambda: self.settings, clock, self.front, self.responder, self.exchange)
-        self.reception = Reception(db, clock, self.inbox, self.front, self.sender, self.favourites)
+        self.unsaved = Unsaved(
+            db,
+            lambda: self.settings,
+            clock,
+            services=self._services(),
+            model=self.model,
+            memory=self.memory,
+            link=link,
+            send=self.sender.send_unstored,
+        )
+        self.reception = Reception(db, clock, self.inbox, self.front, self.sender, self.favourites, self.unsaved)
         self.health = Health(
             must_restart=link.must_restart,
             stalled_s={
@@ -141,6 +152,7 @@ class Daemon:
         self.reception.start()
         self._stopping.append(self.reception.stop)
         await self.link.start(self.reception.sink)
+        self._stopping.append(self.unsaved.stop)
         self._stopping.append(self.link.stop)
         self._stopping.append(self.favourites.stop)
         self._heartbeat = asyncio.create_task(self.recovery.note_alive_regularly(), name="alive")

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine
 
 from meshai.clock import Clock
-from meshai.errors import RadioError
+from meshai.errors import RadioError, StorageError
 from meshai.identity import Person, Standing
 from meshai.radio.link import RadioLink, node_num
 from meshai.storage.database import Database
@@ -52,7 +52,13 @@ class Favourites:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        async def quietly() -> None:
+            try:
+                await work
+            except StorageError as error:
+                log.warning("favourites: %s", error)
+
+        task = asyncio.get_running_loop().create_task(quietly())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

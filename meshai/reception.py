@@ -7,6 +7,7 @@ import logging
 
 from meshai.clock import Clock
 from meshai.conversation.front import Front
+from meshai.conversation.unsaved import Unsaved
 from meshai.delivery.sender import Sender
 from meshai.errors import StorageError
 from meshai.favourites import Favourites
@@ -26,7 +27,14 @@ class Reception:
     """Consumes what the radio link reports."""
 
     def __init__(
-        self, db: Database, clock: Clock, inbox: Inbox, front: Front, sender: Sender, favourites: Favourites
+        self,
+        db: Database,
+        clock: Clock,
+        inbox: Inbox,
+        front: Front,
+        sender: Sender,
+        favourites: Favourites,
+        unsaved: Unsaved,
     ) -> None:
         self._db = db
         self._clock = clock
@@ -34,6 +42,7 @@ class Reception:
         self._front = front
         self._sender = sender
         self._favourites = favourites
+        self._unsaved = unsaved
         self._events: asyncio.Queue[LinkEvent] = asyncio.Queue()
         self._heard: dict[int, Heard] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -70,7 +79,8 @@ class Reception:
             try:
                 await self.handle(event)
             except StorageError as error:
-                log.error("could not store a packet: %s", error)  # noqa: TRY400 - the sentence is enough
+                if isinstance(event, Inbound):
+                    self._unsaved.take(event, error)
             except Exception:  # a bug in one event must not make the bot deaf
                 log.exception("handling %s failed", type(event).__name__)
             self._last_turn = self._clock.monotonic()

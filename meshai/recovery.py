@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +15,7 @@ from meshai.conversation.exchange import Exchange
 from meshai.conversation.front import Front
 from meshai.conversation.responder import Responder
 from meshai.conversation.router import Route, route_channel, route_dm
+from meshai.errors import StorageError
 from meshai.identity import Person
 from meshai.inbox import STALE_S, Question
 from meshai.radio.link import Channel
@@ -54,13 +56,15 @@ class Recovery:
         return away if away >= 0 else None
 
     async def note_alive(self) -> None:
-        """Remember that a daemon ran at this time."""
-        await self._db.transaction(
-            lambda tx: tx.execute(
-                "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-                (ALIVE_KEY, str(self._clock.now())),
+        """Remember that a daemon ran at this time; a database that takes nothing now is no reason to stop."""
+        with contextlib.suppress(StorageError):
+            await self._db.transaction(
+                lambda tx: tx.execute(
+                    "INSERT INTO meta (key, value) VALUES (?, ?) "
+                    "ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                    (ALIVE_KEY, str(self._clock.now())),
+                )
             )
-        )
 
     async def note_alive_regularly(self) -> None:
         """``note_alive`` once a minute, for ever."""

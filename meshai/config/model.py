@@ -18,7 +18,9 @@ DISTRESS_TEXT = (
     "I am only a computer program: nobody has been alerted. "
     "In an emergency call 112 or 911, or ask people nearby on a channel."
 )
-DISTRESS_WORDS = ["sos", "mayday", "emergency", "injured", "ambulance", "notfall", "verletzt", "au secours", "socorro", "помогите"]
+DISTRESS_WORDS = [
+    "sos", "mayday", "emergency", "injured", "ambulance", "notfall", "verletzt", "au secours", "socorro", "помогите",
+]  # fmt: skip
 
 
 class Section(BaseModel):

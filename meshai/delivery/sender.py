@@ -22,6 +22,7 @@ from meshai.delivery.naks import FATES
 from meshai.delivery.outbox import LATER_PARTS_S
 from meshai.delivery.problems import Problems
 from meshai.delivery.turns import Person, Turns
+from meshai.delivery.unstored import Unstored
 from meshai.errors import LinkDownError, NotOnAirError, StorageError
 from meshai.radio.link import (
     BROADCAST_NUM,
@@ -81,6 +82,7 @@ class Sender:
         self._turns = Turns(governor)
         self._problems = Problems(clock)
         self._events: deque[Receipt | LinkChange | Heard | Alert] = deque()
+        self._unstored = Unstored(radio, governor)
         self._waits: dict[int, Wait] = {}
         self._held_nodes: set[str] = set()
         self._counts: dict[str, int] = {}
@@ -158,6 +160,11 @@ class Sender:
 
     async def step(self) -> float:
         """One turn: everything that can be done now. Returns the seconds until there is something to do."""
+        if self._unstored and self._radio.state is LinkState.UP:
+            if (gap := self._last_text_at + self._settings().spacing_s - self._clock.monotonic()) > 0:
+                return gap
+            if await self._unstored.send_next():
+                self._last_text_at = self._clock.monotonic()
         await self._book_handed()
         await self._follow_clock()
         while self._events:
@@ -301,6 +308,11 @@ class Sender:
         return max(0.0, min(moments) - now) if moments else LOOK_AGAIN_S
 
     # Sending.
+
+    def send_unstored(self, request: SendRequest) -> None:
+        """While the database takes nothing: send a text that no table knows of; whether it arrives stays unknown."""
+        self._unstored.add(request)
+        self._wake.set()
 
     async def _send_next(self) -> float:
         if self._radio.state is not LinkState.UP:
