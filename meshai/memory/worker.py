@@ -31,6 +31,7 @@ class Worker:
         self._due: dict[int, float] = {}
         self._manual: set[int] = set()
         self._wake = asyncio.Event()
+        self._one_at_a_time = asyncio.Lock()
         self._answers = 0
         self._job: asyncio.Task[bool] | None = None
         self._current: int | None = None
@@ -85,12 +86,13 @@ class Worker:
 
     async def run_due(self, *, now: float | None = None) -> int:
         """Do everything that is due, and what that makes due; returns the number of steps. For the loop and tests."""
-        moment = self._clock.monotonic() if now is None else now
-        done = 0
-        for conv_id in [key for key, due in self._due.items() if due <= moment]:
-            self._due.pop(conv_id, None)
-            done += await self._work_on(conv_id)
-        return done
+        async with self._one_at_a_time:
+            moment = self._clock.monotonic() if now is None else now
+            done = 0
+            for conv_id in [key for key, due in self._due.items() if due <= moment]:
+                self._due.pop(conv_id, None)
+                done += await self._work_on(conv_id)
+            return done
 
     async def _work_on(self, conv_id: int) -> int:
         for count in range(STEPS_IN_A_ROW):

@@ -127,8 +127,8 @@ class Database(Queries):
         async with self._lock:
             try:
                 tx, result = await self._once(body)
-            except DatabaseCorruptError:
-                if not await self._repaired_index():
+            except (DatabaseCorruptError, sqlite3.IntegrityError) as error:
+                if not _may_be_the_index(error) or not await self._repaired_index():
                     raise
                 tx, result = await self._once(body)
         for call in tx._after_commit:  # noqa: SLF001 - same module
@@ -165,6 +165,11 @@ class Database(Queries):
     async def _rollback(self) -> None:
         if self._writer.in_transaction:
             await self._writer.execute("ROLLBACK")
+
+
+def _may_be_the_index(error: Exception) -> bool:
+    """A rule of a table names it ("UNIQUE constraint failed: messages.seq"), one inside a broken index does not."""
+    return isinstance(error, DatabaseCorruptError) or str(error) == "constraint failed"
 
 
 def prepare(path: Path) -> None:
@@ -237,7 +242,7 @@ class _translated:  # noqa: N801 - reads as a phrase at its uses
             return  # the caller's own rule was broken: it knows what to do
         if isinstance(error, sqlite3.DatabaseError):
             raise DatabaseCorruptError(f"{self._place}{error}") from error
-        if isinstance(error, ValueError) and "no active connection" in str(error):
+        if isinstance(error, ValueError) and ("no active connection" in str(error) or "closed" in str(error)):
             raise StorageError("the database is closed") from error
 
 
