@@ -41,6 +41,7 @@ class ChatRequest:
     deadline_s: float = 180.0  # for the whole request, every endpoint and retry included (DESIGN §3)
     inbound_id: int = 0  # the stored question this answers; 0: none. Only passed on to the CallRecord
     tokens_est: int = 0  # what the caller thinks the prompt has; only passed on to the CallRecord
+    gives_way: bool = True  # background work that was stopped often enough is finished in front of a reply
 
 
 @dataclass(frozen=True, slots=True)

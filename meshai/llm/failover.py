@@ -82,7 +82,8 @@ class FailoverModel:
         """
         reply = request.purpose is Purpose.REPLY
         deadline = self._deadline(request)
-        async with self.slots.hold(request.purpose, request.deadline_s if reply else None) as lease:
+        timeout_s = request.deadline_s if reply else None
+        async with self.slots.hold(request.purpose, timeout_s, gives_way=request.gives_way) as lease:
             work = self._collect(request, lease, deadline if reply else self._deadline(request))
             return await (work if reply else lease.run(work))
 

@@ -22,15 +22,16 @@ RANK = {purpose: rank for rank, purpose in enumerate(Purpose)}
 class Lease:
     """One slot in use."""
 
-    def __init__(self, purpose: Purpose) -> None:
+    def __init__(self, purpose: Purpose, *, gives_way: bool = True) -> None:
         self.purpose = purpose
+        self._gives_way = gives_way
         self.preempted = False
         self._scope: asyncio.Timeout | None = None
 
     @property
     def can_be_preempted(self) -> bool:
         """Running background work that was not stopped yet."""
-        return self.purpose is not Purpose.REPLY and self._scope is not None and not self.preempted
+        return self.purpose is not Purpose.REPLY and self._gives_way and self._scope is not None and not self.preempted
 
     async def run(self, work: Awaitable[T]) -> T:
         """Do background work that a waiting reply may stop; then raises PreemptedError."""
@@ -72,10 +73,12 @@ class Slots:
         return sum(not future.done() for _, _, future in self._waiting)
 
     @asynccontextmanager
-    async def hold(self, purpose: Purpose, timeout_s: float | None = None) -> AsyncIterator[Lease]:
+    async def hold(
+        self, purpose: Purpose, timeout_s: float | None = None, *, gives_way: bool = True
+    ) -> AsyncIterator[Lease]:
         """Use a slot; waits for one. Raises ModelTimeoutError when none came free in ``timeout_s``."""
         await self._acquire(purpose, timeout_s)
-        lease = Lease(purpose)
+        lease = Lease(purpose, gives_way=gives_way)
         self._running.add(lease)
         try:
             yield lease

@@ -27,8 +27,6 @@ MAX_ATTEMPTS = 3
 """After this many failures the extractive digest stands in."""
 REJECTED_S = 3600.0
 """A model that gave no usable text for a range is asked again after this."""
-MAX_PREEMPTIONS = 2
-"""A range gives way to waiting answers this often, then it is finished."""
 MAX_BACKOFF_MIN = 60
 
 
@@ -78,6 +76,7 @@ async def perform(ctx: Context, conv: Conversation, job: Job) -> Result:
     if not landed:
         log.debug("Memory %d status updated to superseded", node_id)
         return Result.LOST
+    ctx.preempted.pop((conv.id, job.start_seq), None)
     _log_done(conv, job, node_id, content)
     return Result.DONE
 

@@ -21,6 +21,8 @@ from meshai.storage.summaries import Content, Summary
 
 log = logging.getLogger(__name__)
 
+MAX_PREEMPTIONS = 2
+"""A range gives way to waiting answers this often, then it is finished."""
 SLACK = 1.4
 """A summary may be longer than asked for by this, then it is cut."""
 
@@ -88,6 +90,7 @@ async def _ask(ctx: Context, job: Job, source: Source, *, firmer: bool) -> Made:
         purpose=Purpose.MERGE if job.style == "merge" else Purpose.SUMMARIZE,
         conv_id=conv_id,
         tokens_est=measure(text),
+        gives_way=ctx.preempted.get((conv_id, job.start_seq), 0) < MAX_PREEMPTIONS,
     )
     answer = await ctx.model.complete(request)
     ctx.meter.learn(ctx.label, request.tokens_est, answer.finish.usage)

@@ -20,7 +20,8 @@ from meshai.memory.compact import Compactor
 from meshai.memory.context import Context, look
 from meshai.memory.facts import asked_for, line_of
 from meshai.memory.housekeeping import Housekeeper
-from meshai.memory.jobs import MAX_PREEMPTIONS, Result
+from meshai.memory.jobs import Result
+from meshai.memory.make import MAX_PREEMPTIONS
 from meshai.memory.meter import Meter
 from meshai.memory.reading import SNIPPETS, Reader
 from meshai.memory.search import search
