@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal
 
 from meshai.memory.dates import Mention, mentions
@@ -70,8 +71,9 @@ def wants_recall(question: str, hits_df: Mapping[str, int] | Iterable[int]) -> b
     return bool(_QUESTION.search(question) or _CUE.search(question)) or sum(n <= RARE for n in counts) >= 2
 
 
-def _skipped(tongue: str) -> set[str]:
-    return {fold(word) for word in stop_words()[tongue]}
+@cache
+def _skipped(tongue: str) -> frozenset[str]:
+    return frozenset(fold(word) for word in stop_words()[tongue])
 
 
 def _is_named(name: str, folded: Collection[str]) -> bool:

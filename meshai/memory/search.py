@@ -35,10 +35,10 @@ from meshai.storage.database import Queries
 log = logging.getLogger(__name__)
 
 MAX_TERMS = 12  # the rarest words of a question; more only cost time
-MAX_RELATED = 80  # related words whose frequency is looked up
-MAX_RELATED_HITS = 4000  # messages of everybody that hold the related words of one term
-MAX_POSTINGS = 1500  # index entries read
-MAX_CANDIDATES = 120  # messages whose text is read
+MAX_RELATED = 40  # related words whose frequency is looked up
+MAX_RELATED_HITS = 3000  # messages of everybody that hold the related words of one term
+MAX_POSTINGS = 1000  # index entries read
+MAX_CANDIDATES = 100  # messages whose text is read
 MAX_NAMES = 100
 MOST = 0.5  # a conversation with more than this share of all messages is filtered by row, which is faster
 DATE_WORTH = 2.5  # of a date, when candidates are chosen: about that of a month's name
