@@ -27,6 +27,7 @@ from meshai.llm.base import ChatModel
 from meshai.memory.memory import Memory
 from meshai.operations import operations
 from meshai.ops.health import Health
+from meshai.ops.node_advice import node_problems
 from meshai.radio.link import RadioLink
 from meshai.reception import Reception
 from meshai.recovery import Recovery
@@ -116,7 +117,9 @@ class Daemon:
             link=link,
             send=self.sender.send_unstored,
         )
-        self.reception = Reception(db, clock, self.inbox, self.front, self.sender, self.favourites, self.unsaved)
+        self.reception = Reception(
+            db, clock, self.inbox, self.front, self.sender, self.favourites, self.unsaved, self._look_at_node
+        )
         self.health = Health(
             must_restart=link.must_restart,
             stalled_s={
@@ -138,6 +141,14 @@ class Daemon:
             airtime=self.governor.status,
             started_at=self.started_at,
         )
+
+    def problems(self) -> list[str]:
+        """What is wrong with the own node's settings."""
+        return node_problems(self.link.node, self.settings)
+
+    def _look_at_node(self) -> None:
+        for problem in self.problems():
+            log.error("%s", problem)
 
     async def start(self) -> None:
         """Take up what the last run left, then listen. A missing node is no error."""
@@ -193,5 +204,6 @@ class Daemon:
             "model": {"label": self.model.label, **self.model.status()},
             "memory": {"strategy": self.settings.memory.strategy, **await totals(self.db)},
             "nodes": [asdict(row) for row in await nodes.every(self.db)],
+            "problems": self.problems(),
             "dropped": dict(self.inbox.counters.dropped),
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from meshai.clock import Clock
 from meshai.conversation.front import Front
@@ -12,7 +13,7 @@ from meshai.delivery.sender import Sender
 from meshai.errors import StorageError
 from meshai.favourites import Favourites
 from meshai.inbox import Inbox
-from meshai.radio.link import Alert, Heard, Inbound, LinkChange, LinkEvent, Receipt, node_id
+from meshai.radio.link import Alert, Heard, Inbound, LinkChange, LinkEvent, LinkState, Receipt, node_id
 from meshai.storage import nodes
 from meshai.storage.database import Database, Transaction
 
@@ -35,6 +36,7 @@ class Reception:
         sender: Sender,
         favourites: Favourites,
         unsaved: Unsaved,
+        on_up: Callable[[], None],
     ) -> None:
         self._db = db
         self._clock = clock
@@ -43,6 +45,7 @@ class Reception:
         self._sender = sender
         self._favourites = favourites
         self._unsaved = unsaved
+        self._on_up = on_up
         self._events: asyncio.Queue[LinkEvent] = asyncio.Queue()
         self._heard: dict[int, Heard] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -100,6 +103,8 @@ class Reception:
                 self._sender.on_heard(event)
             case LinkChange():
                 self._inbox.on_link(event.state)
+                if event.state is LinkState.UP:
+                    self._on_up()
                 self._sender.on_link(event)
             case Alert():
                 log.info("the node says: %s", event.text)

@@ -184,8 +184,7 @@ class Service:
         link, node = daemon.link, daemon.link.node
         if node is not None and link.state is LinkState.UP:
             text = f"node {node.id} {node.long_name}, {daemon.responder.waiting} waiting"
-            if node.licensed and daemon.settings.access.require_pki:
-                text += "; HAM MODE: no PKI DMs reach this bot, see access.require_pki"
+            text += "".join(f"; PROBLEM: {problem}" for problem in daemon.problems())
         else:
             text = f"no node ({link.status().get('reason') or link.state}), trying again"
         return text + (f"; unwell: {self._ill}" if self._ill else "")

@@ -68,7 +68,7 @@ def _endpoint(endpoint: Mapping[str, Any]) -> str:
 
 
 def _problems(facts: Mapping[str, Any]) -> list[str]:
-    problems = [str(problem) for problem in facts["delivery"].get("problems", [])]
+    problems = [str(problem) for problem in facts["problems"] + facts["delivery"].get("problems", [])]
     if facts.get("unwell"):
         problems.append(facts["unwell"])
     alarmed = [node["node_id"] for node in facts["nodes"] if node["key_alarm_at"]]
