@@ -135,7 +135,9 @@ async def add(tx: Transaction, conv_id: int, epoch: int, new: NewFact, *, now: f
     )
     for fact in older:
         await tx.execute("UPDATE facts SET invalid_at = ?, superseded_by = ? WHERE id = ?", (now, fact_id, fact.id))
-    await _make_room(tx, conv_id, now)
+    dropped = await _make_room(tx, conv_id, now)
+    if older or dropped:  # the facts in the prompt's prefix have changed
+        await tx.execute("UPDATE conversations SET prefix_rev = prefix_rev + 1 WHERE id = ?", (conv_id,))
     return fact_id
 
 
@@ -188,8 +190,8 @@ async def _same_key(tx: Transaction, conv_id: int, epoch: int, new: NewFact) -> 
     return [_fact(row) for row in rows]
 
 
-async def _make_room(tx: Transaction, conv_id: int, now: float) -> None:
-    await tx.execute(
+async def _make_room(tx: Transaction, conv_id: int, now: float) -> int:
+    return await tx.execute(
         "UPDATE facts SET invalid_at = ?1 WHERE id IN (SELECT id FROM facts WHERE conv_id = ?2 AND invalid_at IS NULL"
         " ORDER BY pinned DESC, coalesce(last_used, created_at) DESC, id DESC LIMIT -1 OFFSET ?3)",
         (now, conv_id, MOST_ACTIVE),

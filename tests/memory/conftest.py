@@ -118,6 +118,7 @@ class Chat:
     def __init__(self, db: Database, memory: Memory, model: FakeModel, clock: FakeClock, conv: Conversation) -> None:
         self.db, self.memory, self.model, self.clock, self.id = db, memory, model, clock, conv.id
         self.key = conv.key
+        self.persona = PERSONA
 
     async def conv(self) -> Conversation:
         return await conversations.load(self.db, self.id)
@@ -145,7 +146,7 @@ class Chat:
         self, question: str, *ids: int, context: int = 4096, reply: int = 200, notes: tuple[str, ...] = ()
     ) -> Prompt:
         return await self.memory.prompt(
-            Ask(self.id, PERSONA, notes or ("now 12:00",), question, ids, reply, context, "fake")
+            Ask(self.id, self.persona, notes or ("now 12:00",), question, ids, reply, context, "fake")
         )
 
     async def exchange(self, question: str, answer: str = "", **options: Any) -> Prompt:

@@ -23,7 +23,7 @@ USER_TURNS = 10
 MOST_RAW = 20
 """Most messages kept raw after a compaction for want of space (S2-17)."""
 TAIL_PERCENT = 35
-"""… and their share of the window's tokens (conflict 1)."""
+"""… and their share of the window's tokens (conflict 1); never more than half of the soft limit."""
 FAN_IN = 5
 """Summaries that become one (S3-15)."""
 
@@ -62,7 +62,8 @@ def is_filling(view: View, rules: Rules) -> bool:
 
 def space_tail(view: View, rules: Rules) -> int:
     """Messages kept raw when space is short: at most 20 and 35 % of the window, the pairs if they fit at all."""
-    roomy = tail_of_tokens(view.window, rules.window_tokens * TAIL_PERCENT // 100, most=MOST_RAW)
+    percent = min(TAIL_PERCENT, rules.soft_percent // 2)
+    roomy = tail_of_tokens(view.window, rules.window_tokens * percent // 100, most=MOST_RAW)
     pairs = tail_of_pairs(view.window, rules.window_pairs)
     if sum(turn.tokens for turn in view.window[len(view.window) - pairs :]) * 100 >= (
         rules.window_tokens * rules.soft_percent
