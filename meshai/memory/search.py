@@ -15,7 +15,7 @@ from itertools import takewhile
 from typing import Literal
 
 from meshai.errors import StorageError
-from meshai.memory.question import Question, Term, read_question, wants_recall
+from meshai.memory.question import RARE, Question, Term, read_question, wants_recall
 from meshai.memory.recall import (
     DEFAULT_WEIGHTS,
     Candidate,
@@ -91,7 +91,7 @@ async def search(
         log.warning("full-text index: %s; searching conversation %d row by row", error, conv_id)
         rows = await _scan(q, scope, read)
         found = _from_rows(read, rows)
-    if gated and not wants_recall(question, [len(ids) for text, ids in found.postings.items()]):
+    if gated and not wants_recall(question, _hit_counts(found, rows)):
         return []
     scored = await _scored(q, scope, read, found.worth, rows, asker, weights, limit)
     return _without_repeats(scored, limit)
@@ -279,6 +279,16 @@ def _best(found: _Found) -> list[int]:
         for rowid in ids:
             scores[rowid] = scores.get(rowid, 0.0) + worth
     return heapq.nlargest(MAX_CANDIDATES, scores, key=lambda rowid: (scores[rowid], rowid))
+
+
+def _hit_counts(found: _Found, rows: Sequence[Candidate]) -> list[int]:
+    """How often each term hits, for the gate; one that hits in the window only, the question itself say, does not.
+
+    A related word or a date is a hit, but not a rare word of the person's own.
+    """
+    seen = {row.message_id for row in rows}
+    counts = [len(ids) for ids in found.postings.values() if not seen.isdisjoint(ids)]
+    return counts + [RARE + 1 for _, ids in found.other if not seen.isdisjoint(ids)]
 
 
 async def _rows(q: Queries, scope: _Scope, column: Literal["id", "seq"], values: Iterable[int]) -> list[Candidate]:

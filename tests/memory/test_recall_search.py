@@ -285,6 +285,19 @@ async def test_the_gate_opens_for_questions(db: Database, say: Say, text: str, o
     assert bool(await find(db, conv, text, gated=True)) is opens
 
 
+async def test_the_gate_opens_for_related_words_and_dates(db: Database, say: Say) -> None:
+    conv = await say("We got a kitten")
+    assert await find(db, conv, "which pets do I have?", gated=True) == ["We got a kitten"]
+    assert await find(db, conv, "what was on 1 June 2025?", gated=True) == ["We got a kitten"]
+
+
+async def test_the_question_itself_opens_no_gate(db: Database, say: Say) -> None:
+    """It is stored before it is answered; its own words are no hit."""
+    conv = await say("A heron at the lake", "zeppelin heron parade")
+    assert await find(db, conv, "zeppelin heron parade", gated=True) != []
+    assert await find(db, conv, "zeppelin heron parade", gated=True, exclude_from_seq=1) == []
+
+
 # --- a broken index -------------------------------------------------------------------------------------------------
 
 
