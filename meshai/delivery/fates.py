@@ -20,6 +20,8 @@ LATE_TRIES = 3
 """A held answer is tried at no more sightings than this."""
 SAME_ID_S = 600.0
 """The mesh forgets an id after ten minutes (firmware PacketHistory): later a repeat would arrive twice."""
+SAME_ID_HANDOVERS = 4
+"""A link that breaks again before a receipt repeats the id again, but a flapping one must not fill the air."""
 KEY_EXCHANGE_S = 30.0
 """A node that lacked our key has it after this (protocol.md §3.2 PKI_UNKNOWN_PUBKEY)."""
 GRACE_S = 2.0
@@ -163,7 +165,7 @@ class Fates:
         now = self._clock.now()
         if packet.state == "relayed":
             await self.settle_relayed(tx, packet)
-        elif packet.reason == outbound.REPEAT or packet.sent_at is None or not 0 <= now - packet.sent_at < SAME_ID_S:
+        elif packet.attempts >= SAME_ID_HANDOVERS or not 0 <= now - (packet.sent_at or 0.0) < SAME_ID_S:
             await self.unknown(tx, packet)
         else:
             await outbound.set_state(

@@ -67,13 +67,14 @@ class AnswerWriter:
         self._broken = broken
         self._done = before  # parts committed
         self.answer_id: int | None = broken.id if broken else None
+        self._committing = False
         self._truncated = False
         self.diverged = False
 
     @property
     def committed(self) -> bool:
-        """A part is in the outbox: the answer can no longer be taken back."""
-        return self.answer_id is not None
+        """A part is in the outbox, or being put there: the answer can no longer be taken back."""
+        return self.answer_id is not None or self._committing
 
     @property
     def text(self) -> str:
@@ -112,6 +113,7 @@ class AnswerWriter:
     async def commit_ready(self, tx: Transaction) -> int:
         """Queue every part that is final; returns how many."""
         placed, done, answer_id = self._placed, self._done, self.answer_id
+        self._committing = True  # the caller may be cancelled now, the transaction is not
         while self._ready(placed, done):
             if answer_id is None:
                 answer_id = await self._begin_row(tx)

@@ -137,6 +137,20 @@ async def test_stopped_answer_is_what_was_sent(station):
     assert [p.total for p in await station.packets()] == [1]
 
 
+async def test_answer_counts_as_committed_while_its_first_part_is_stored(station):
+    """Whoever is cancelled at this moment must end the answer, not forget it."""
+    writer = await begin(station)
+    writer.add(LONG[:300])
+
+    async def body(tx):
+        await writer.commit_ready(tx)
+        assert writer.answer_id is None
+        assert writer.committed
+
+    await station.db.transaction(body)
+    assert writer.answer_id is not None
+
+
 async def test_parts_written_while_an_earlier_one_is_held_are_held(station):
     writer = await begin(station)
     await feed(station, writer, PLAIN[:300])
