@@ -7,6 +7,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
+from typing import cast
 
 from meshai.clock import Clock, SystemClock
 from meshai.commands.base import Services
@@ -26,6 +27,7 @@ from meshai.inbox import Inbox
 from meshai.llm.base import ChatModel
 from meshai.memory.memory import Memory
 from meshai.operations import operations
+from meshai.operations.base import silent
 from meshai.ops.health import Health
 from meshai.ops.node_advice import node_problems
 from meshai.radio.link import RadioLink
@@ -146,6 +148,15 @@ class Daemon:
         """What is wrong with the own node's settings."""
         return node_problems(self.link.node, self.settings)
 
+    async def _waiting_keys(self) -> list[str]:
+        rows = await self.operations["identity.list"]({}, silent)
+        waiting = [row for row in cast("list[dict[str, str]]", rows) if row["standing"] == "waiting"]
+        return [
+            f"{row['node_id']} shows a second key {row['fingerprint']}; when its owner confirms that: "
+            f"meshai identity accept '{row['node_id']}' {row['fingerprint']}"
+            for row in waiting
+        ]
+
     def _look_at_node(self) -> None:
         for problem in self.problems():
             log.error("%s", problem)
@@ -204,6 +215,6 @@ class Daemon:
             "model": {"label": self.model.label, **self.model.status()},
             "memory": {"strategy": self.settings.memory.strategy, **await totals(self.db)},
             "nodes": [asdict(row) for row in await nodes.every(self.db)],
-            "problems": self.problems(),
+            "problems": self.problems() + await self._waiting_keys(),
             "dropped": dict(self.inbox.counters.dropped),
         }

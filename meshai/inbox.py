@@ -47,6 +47,7 @@ class Question:
     channel: Channel | None = None  # None: a direct message
     expired: bool = False  # too old to be answered; ``offline_since`` tells since when we were away
     is_tapback: bool = False
+    brief: bool = False  # one part: it may come from another bot
 
 
 @dataclass(slots=True)

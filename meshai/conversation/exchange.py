@@ -141,7 +141,7 @@ class Exchange:
         await self._db.transaction(lambda tx: self._outbox.tapback(tx, answer))
 
     async def _allowance(self, turn: Turn) -> Allowance:
-        if turn.last.channel is not None:
+        if turn.last.channel is not None or turn.last.brief:
             return Allowance(1)
         return self._governor.allowance(
             hops=turn.last.hops,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from meshai.clock import Clock
 from meshai.config.model import Settings
@@ -99,7 +100,8 @@ class Front:
     async def _chat(self, question: Question) -> None:
         verdict = self._throttle.judge(question.person.node_id, question.route.text, self._clock.now())
         if verdict is Verdict.GO:
-            if not self._responder.submit(question):
+            brief = self._throttle.is_suspicious(question.person.node_id)
+            if not self._responder.submit(replace(question, brief=brief)):
                 await self._notices.once(question, "busy", BUSY)
         elif verdict is Verdict.LOOP:
             log.warning("%s looks like another bot: silent towards it for 15 minutes", question.person.node_id)

@@ -10,13 +10,18 @@ from meshai.commands.target import address, threads_on
 from meshai.conversation.responder import Turn
 from meshai.conversation.throttle import HOUR_S
 from meshai.delivery.outbox import Answer, Outbox
-from meshai.errors import ModelError
+from meshai.errors import EmptyAnswerError, ModelError, ModelRequestError
 from meshai.inbox import Question
+from meshai.knowledge.notes import Notes
 from meshai.storage import inbound, messages, nodes
 from meshai.storage.answers import Kind
 from meshai.storage.database import Database, Transaction
 
 log = logging.getLogger(__name__)
+
+FROM_NOTES = " From my notes: "
+USELESS_NOTES = (EmptyAnswerError, ModelRequestError)
+"""Here the model was there: asking it in other words helps more than a look-up."""
 
 
 class Notices:
@@ -26,6 +31,7 @@ class Notices:
         self._db = db
         self._clock = clock
         self._outbox = outbox
+        self._notes = Notes()
 
     async def say(self, tx: Transaction, question: Question, text: str, *, kind: Kind = "notice") -> int:
         """Archive a text and queue its packet; returns the answer's id."""
@@ -94,9 +100,12 @@ class Notices:
         log.warning("%s used words of distress; it was told that nobody is alerted", question.person.node_id)
 
     async def model_failed(self, turn: Turn, error: ModelError) -> None:
-        """What went wrong, for every question of the turn at once."""
+        """What went wrong, for every question of the turn at once; with what the notes say, where that fits."""
         turn.settled = True
-        await self._settle_turn(turn, error.notice, type(error).__name__)
+        room = self._outbox.settings().max_bytes - len(f"{error.notice}{FROM_NOTES}".encode())
+        found = "" if isinstance(error, USELESS_NOTES) else self._notes.sentences(turn.last.route.text, room)
+        text = f"{error.notice}{FROM_NOTES}{found}" if found else error.notice
+        await self._settle_turn(turn, text, type(error).__name__)
 
     async def budget_spent(self, turn: Turn, again_in_s: float) -> None:
         """The airtime budget is used up: each person is told once an hour when to ask again."""

@@ -13,11 +13,11 @@ from enum import StrEnum
 
 HOUR_S = 3600.0
 SAME_TEXT_LIMIT = 5
-BOT_PACKET_LIMIT = 8
+MARKED_LIMIT = 3
 SILENCE_S = 900.0
 
 _PART_MARK = re.compile(r"^\s*[\[(]\d{1,2}(?:/\d{1,2})?[\])]\s|\s[\[(]\d{1,2}/\d{1,2}[\])]\s*$")
-_BOT_MARKS = ("m@i- ", "🤖", "[ai]", "[bot]", "pong:", "meshai ")  # meshai-family, mesh-api, Outpost, our own replies
+_BOT_MARKS = ("m@i- ", "🤖", "[ai]", "[ai?]", "[bot]", "pong: heard you")  # mesh-api, Outpost, our own replies
 
 
 class Verdict(StrEnum):
@@ -67,6 +67,11 @@ class Throttle:
         self._drop_idle(now)
         return Verdict.GO
 
+    def is_suspicious(self, node_id: str) -> bool:
+        """Looks like the beginning of a loop: such answers get one part, so that it costs 8 packets at most."""
+        state = self._suspicions.get(node_id)
+        return state is not None and (state.same >= 3 or state.marked >= 1)
+
     def _count(self, node_id: str, at: float) -> None:
         self._asked.setdefault(node_id, deque()).append(at)
         self._all.append(at)
@@ -79,7 +84,7 @@ class Throttle:
         state.same = state.same + 1 if folded == state.last_text else 1
         state.last_text = folded
         state.marked = state.marked + 1 if looks_like_bot(text) else 0
-        if state.same < SAME_TEXT_LIMIT and state.marked < BOT_PACKET_LIMIT // 2:
+        if state.same < SAME_TEXT_LIMIT and state.marked < MARKED_LIMIT:
             return False
         state.same = state.marked = 0
         state.last_text = ""

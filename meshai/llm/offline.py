@@ -13,7 +13,8 @@ from collections.abc import AsyncGenerator
 
 from meshai.clock import Clock
 from meshai.errors import ModelUnavailableError
-from meshai.knowledge.index import Hit, TextIndex, content_words
+from meshai.knowledge.index import TextIndex, content_words
+from meshai.knowledge.notes import Notes
 from meshai.knowledge.passages import Passage, built_in, split_sentences
 from meshai.llm.base import (
     CallRecord,
@@ -94,7 +95,7 @@ class OfflineAnswerer:
         self._recall = recall
         self._on_call = on_call
         self._max_bytes = max_bytes
-        self._index: TextIndex | None = None
+        self._notes = Notes()
         self._answers = 0
 
     @property
@@ -145,9 +146,7 @@ class OfflineAnswerer:
 
     async def aclose(self) -> None:
         """Free the index."""
-        if self._index is not None:
-            self._index.close()
-            self._index = None
+        self._notes.close()
 
     async def _answer(self, request: ChatRequest) -> str:
         question = _question(request)
@@ -177,14 +176,7 @@ class OfflineAnswerer:
         """The texts that fit well, the best first."""
         if not words and _ABOUT_BOT.search(question):
             words = ["meshai"]  # a keyword of the passage on what this bot can do
-        if self._index is None:
-            self._index = TextIndex([(f"{p.title} {p.heading} {p.keywords}", p.body) for p in built_in()])
-        hits = self._index.search(words)
-        if not hits or not _fits(hits[0]):
-            return []
-        best = built_in()[hits[0].number]
-        rest = [built_in()[hit.number] for hit in hits[1:] if _fits(hit)]
-        return [best, *sorted(rest, key=lambda passage: passage.title != best.title)]
+        return self._notes.fitting(words)
 
     def _told(self, request: ChatRequest, question: str, passages: list[Passage]) -> str:
         """Whole sentences: those of the best passage in one packet, or all that fits when asked for detail."""
@@ -292,11 +284,6 @@ def _said_before(request: ChatRequest) -> bool:
     """Whether the last answer in this conversation already told that there is no model."""
     answers = [m.content for m in request.messages if m.role == "assistant"]
     return bool(answers) and NO_MODEL in answers[-1]
-
-
-def _fits(hit: Hit) -> bool:
-    """Most of the question, or at least two words that are in the passage's head."""
-    return hit.heads >= 1 and (hit.coverage >= 0.6 or (hit.heads >= 2 and hit.coverage >= 0.4))
 
 
 def _size(text: str) -> int:

@@ -184,3 +184,19 @@ async def test_thumb_on_an_answer_that_offers_more_is_more(station):
     await station.dm("👍", is_tapback=True, reply_id=station.link.sent[0].packet_id)
     await station.dm("❤️", is_tapback=True, reply_id=station.link.sent[2].packet_id)
     assert len(station.model.requests) == 1
+
+
+async def test_model_down_adds_what_the_notes_say_as_notice(station):
+    station.model.error = (0, ModelUnavailableError("no route"))
+    await station.dm("What hop limit should I use?")
+    assert station.texts()[0].startswith(ModelUnavailableError.notice + " From my notes: ")
+    assert "hop limit" in station.texts()[0]
+    assert len(station.texts()[0].encode()) <= 200
+    assert await station.db.fetch_value("SELECT role FROM messages ORDER BY seq DESC LIMIT 1") == "notice"
+
+
+async def test_a_loop_costs_eight_packets_at_most(station):
+    station.model.replies = [LONG] * 10
+    for _ in range(9):
+        await station.dm("Hello there!")
+    assert len(station.texts()) <= 8

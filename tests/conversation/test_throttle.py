@@ -53,6 +53,8 @@ def test_marks_of_bots_are_recognised(text):
     assert looks_like_bot(text)
 
 
-@pytest.mark.parametrize("text", ["I walked 2/3 of the way", "[sic] he wrote", "list [1] and [2]"])
+@pytest.mark.parametrize(
+    "text", ["I walked 2/3 of the way", "[sic] he wrote", "meshai can you help?", "list [1] and [2]"]
+)
 def test_people_are_not_taken_for_bots(text):
     assert not looks_like_bot(text)
