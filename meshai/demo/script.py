@@ -204,15 +204,18 @@ class Play:
                     seen = len(phone.received)
                 answering.result()
         except TimeoutError:
-            found = ", ".join(
-                f"part {part.part} {part.state} {part.reason}".strip()
-                for part in await self._stage.parts(sent.packet_id, phone.node.id) or []
-            )
             raise CheckFailedError(
-                f"no complete answer to {sent.text!r} came within {ANSWER_S:g} s (the bot says: {found or 'nothing yet'})"
+                f"no complete answer to {sent.text!r} came within {ANSWER_S:g} s ({await self._known(phone, sent)})"
             ) from None
         finally:
             answering.cancel()
+
+    async def _known(self, phone: Phone, sent: Sent) -> str:
+        """What the daemon knows of an answer that does not come."""
+        parts = await self._stage.parts(sent.packet_id, phone.node.id)
+        if parts is None:
+            return "the bot has no answer yet"
+        return "the bot says: " + ", ".join(f"part {p.part} {p.state} {p.reason}".strip() for p in parts)
 
     async def _reply(self, phone: Phone, sent: Sent, seen: int) -> Reply:
         parts = await self._stage.settled(phone, sent, RECEIPTS_S)

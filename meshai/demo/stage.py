@@ -45,7 +45,8 @@ class Stage:
     """``async with Stage(directory) as stage: await stage.start_bot()``; the directory is the caller's.
 
     ``speed`` is protocol seconds per real second. Settings that count real time are scaled with it, so that the bot
-    keeps the pace of the mesh; ``sections`` (as in the configuration file) change any of them.
+    keeps the pace of the mesh; ``sections`` (as in the configuration file) change any of them. ``direct``: the first
+    phone, too, is within the bot's reach.
     """
 
     def __init__(
@@ -55,12 +56,13 @@ class Stage:
         speed: float = 20.0,
         seed: int = 1,
         loss: float = 0.05,
+        direct: bool = False,
         endpoints: Iterable[Endpoint] = (),
         sections: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self.directory = directory
         self.speed = speed
-        self.virtual: DefaultMesh = default_mesh(speed=speed, seed=seed, loss=loss)
+        self.virtual: DefaultMesh = default_mesh(speed=speed, seed=seed, loss=loss, direct=direct)
         self.database = directory / "meshai.db"
         self._endpoints = [endpoint.model_dump() for endpoint in endpoints]
         self._sections = sections or {}

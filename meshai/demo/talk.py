@@ -46,7 +46,6 @@ class Talk:
 
     async def settle(self, sent: Sent) -> None:
         """Wait until the answer to a line is complete; tell when it will not come. Raises what the daemon died of."""
-
         answering = asyncio.ensure_future(self._stage.answered(self._phone, sent))
         failing = asyncio.ensure_future(self._failed.setdefault(sent.packet_id, asyncio.Event()).wait())
         try:
