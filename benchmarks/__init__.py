@@ -1,0 +1,1 @@
+"""Measurements of the running program: ``python -m benchmarks`` (see docs/benchmarks.md)."""
