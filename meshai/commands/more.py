@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from meshai.commands.base import Call, Command, Continue, Outcome, Reply, Sent
-from meshai.commands.target import address
+from meshai.commands.target import address, threads_on
 from meshai.storage.database import Transaction
 
 
@@ -19,7 +19,14 @@ class More(Command):
     async def run(self, call: Call, tx: Transaction) -> Outcome:
         """Stored text first; no model call for it."""
         outbox = call.services.outbox
-        sent = await outbox.more(tx, address(call.question), inbound_id=call.question.inbound_id)
+        question = call.question
+        sent = await outbox.more(
+            tx,
+            address(question),
+            inbound_id=question.inbound_id,
+            reply_id=threads_on(question),
+            hops_used=question.hops,
+        )
         if sent is not None:
             return Sent(sent.answer_id)
         cut = await outbox.truncated_answer(tx, address(call.question))
