@@ -99,7 +99,7 @@ def test_libraries_stay_quiet(lines, level):
         logging.getLogger(name).debug("private")
         logging.getLogger(name).info("private")
     assert out.getvalue() == ""
-    logging.getLogger("meshtastic").error("shown")
+    logging.getLogger("openai").error("shown")
     assert "shown" in out.getvalue()
 
 
