@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -27,12 +28,12 @@ class Route:
 
 
 def route_dm(text: str) -> Route:
-    """A direct message: ``!word`` is a command, anything else is chat, white space is nothing.
+    """A direct message: ``!word`` is a command, anything else is chat, what nobody can see is nothing.
 
     "!!", "!5" and "! wait" are prose: a command is "!" and a word, with nothing between.
     """
     text = text.strip()
-    if not text:
+    if not _is_visible(text):
         return Route(RouteKind.IGNORE)
     match = _COMMAND.match(text)
     if match is None:
@@ -49,3 +50,8 @@ def route_channel(text: str, bot_name: str, *, mention_only: bool) -> Route:
         return Route(RouteKind.IGNORE)
     route = route_dm(text)
     return Route(RouteKind.IGNORE) if route.kind is RouteKind.COMMAND else route
+
+
+def _is_visible(text: str) -> bool:
+    """Anything but white space, controls and zero-width characters."""
+    return any(unicodedata.category(char)[0] not in "CZ" for char in text)

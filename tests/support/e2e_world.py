@@ -24,6 +24,7 @@ SPEED = 40.0
 SPACING_S = 0.1
 """Four seconds of the mesh: the node's two-second rule keeps its distance on a busy computer, too."""
 MARK = re.compile(r"^\[\d+(?:/\d+)?\] ")
+DISCLOSURE = re.compile(r"\n?\((?:AI, may be wrong|Bot without AI model);[^)]*\)")
 DONE_SQL = """
 SELECT (SELECT count(*) FROM inbound WHERE state IN ('received', 'answering'))
      + (SELECT count(*) FROM outbound WHERE state = 'queued' OR (state = 'sent' AND settled_at IS NULL))
@@ -71,7 +72,7 @@ class Base:
         return await phone.send_dm(self.stage.bot, text, **fields)
 
     async def ask(self, phone, text, *, timeout_s=15.0, **fields):
-        """Send a DM; returns what came back, the parts' marks removed and joined."""
+        """Send a DM; returns what came back: parts joined, without their marks and the disclosure."""
         seen = len(phone.received)
         sent = await self.send(phone, text, **fields)
         await self.until(lambda: self.heard(sent), timeout_s)
@@ -82,7 +83,7 @@ class Base:
         return bool(self.rows("SELECT 1 FROM inbound WHERE packet_id = ?", sent.packet_id))
 
     def text(self, phone, since=0):
-        return " ".join(MARK.sub("", m.text) for m in self.messages(phone, since))
+        return DISCLOSURE.sub("", " ".join(MARK.sub("", m.text) for m in self.messages(phone, since)))
 
     def messages(self, phone, since=0):
         """The bot's texts on a phone."""
