@@ -14,8 +14,8 @@ A mesh of one's own: ``mesh = Mesh(seed=7, speed=100)``, ``a = mesh.add(NodeSett
 ``await port.start()``, ``Phone(b)``. Without an event loop: ``Mesh(timeline=Timeline())`` and
 ``mesh.timeline.advance(seconds)``. Durations are protocol seconds unless said otherwise.
 
-Faults of a port: ``drop() reset() stall() mute() refuse(s) swap(node)``, ``silent``, ``hang_after``. Of a serial port
-(``PtyPort``): ``unplug() plug() mute()``. Of a node: ``reboot() reboot_loop(n) switch_off() switch_on() rekey()``,
+Faults of a port: ``drop() reset() stall() mute() lose() refuse(s) swap(node)``, ``silent``, ``hang_after``. Of a serial
+port (``PtyPort``): ``unplug() plug() mute()``. Of a node: ``reboot() reboot_loop(n) switch_off() switch_on() rekey()``,
 ``free_zero``, ``radio.jammed``, ``radio.has_radio``. Of the mesh: ``unlink(a, b)``.
 """
 

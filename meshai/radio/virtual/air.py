@@ -10,6 +10,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from meshai.radio.airtime import CW_MAX, Modem, contention_window, time_on_air_ms
 from meshai.radio.virtual.frame import Frame, Link
@@ -83,15 +84,17 @@ def _delivery(radio: Radio, frame: Frame, link: Link, start: float | None) -> Ca
 
 @dataclass(slots=True)
 class AirtimeLog:
-    """Seconds of transmitting and of receiving, kept for an hour."""
+    """Seconds of transmitting, kept for an hour, and of receiving, kept for a minute."""
 
     timeline: Timeline
     _tx: deque[tuple[float, float]] = field(default_factory=deque)
     _rx: deque[tuple[float, float]] = field(default_factory=deque)
+    _tx_s: float = 0.0
 
     def sent(self, at: float, seconds: float) -> None:
         """A transmission of our own."""
         self._tx.append((at, seconds))
+        self._tx_s += seconds
 
     def received(self, at: float, seconds: float) -> None:
         """Somebody else's transmission."""
@@ -99,15 +102,22 @@ class AirtimeLog:
 
     def channel_utilization(self) -> float:
         """Percent of the last 60 s in use, ours included (protocol.md §4)."""
-        return min(100.0, 100 * (self._since(self._tx, _WINDOW_S) + self._since(self._rx, _WINDOW_S)) / _WINDOW_S)
+        since = self.timeline.now() - _WINDOW_S
+        while self._rx and self._rx[0][0] < since:
+            self._rx.popleft()
+        busy = sum(seconds for _, seconds in self._rx)
+        busy += sum(seconds for _, seconds in takewhile(lambda entry: entry[0] >= since, reversed(self._tx)))
+        return min(100.0, 100 * busy / _WINDOW_S)
 
     def air_util_tx(self) -> float:
         """Percent of the last hour spent transmitting (protocol.md §4)."""
-        return 100 * self._since(self._tx, _HOUR_S) / _HOUR_S
+        self._forget()
+        return 100 * self._tx_s / _HOUR_S
 
     def minutes_until_below(self, percent: float) -> int:
         """Whole minutes until the last hour's share has fallen to ``percent``, at least one."""
-        now, total = self.timeline.now(), self._since(self._tx, _HOUR_S)
+        self._forget()
+        now, total = self.timeline.now(), self._tx_s
         free_at = now
         for at, seconds in self._tx:
             if 100 * total / _HOUR_S <= percent:
@@ -116,11 +126,10 @@ class AirtimeLog:
             free_at = at + _HOUR_S
         return max(1, math.ceil((free_at - now) / 60))
 
-    def _since(self, log: deque[tuple[float, float]], window_s: float) -> float:
-        now = self.timeline.now()
-        while log and log[0][0] < now - _HOUR_S:
-            log.popleft()
-        return sum(seconds for at, seconds in log if at >= now - window_s)
+    def _forget(self) -> None:
+        since = self.timeline.now() - _HOUR_S
+        while self._tx and self._tx[0][0] < since:
+            self._tx_s -= self._tx.popleft()[1]
 
 
 @dataclass(slots=True)

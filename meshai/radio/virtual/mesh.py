@@ -48,10 +48,14 @@ class Mesh:
         self.air.unlink(a.num, b.num)
 
     def introduce(self, *nodes: VirtualNode) -> None:
-        """Let nodes (all, if none is named) know each other's names and keys, as after an exchange of NodeInfo."""
-        for a, b in combinations(nodes or tuple(self.nodes.values()), 2):
+        """Let nodes (all, if none is named) know each other's names and keys, as after hours on the air together."""
+        known = nodes or tuple(self.nodes.values())
+        for a, b in combinations(known, 2):
             a.meet(b)
             b.meet(a)
+        for node in known:
+            if node.on:
+                node.modules.settle()
 
     def start(self) -> None:
         """Let time flow on the running event loop."""

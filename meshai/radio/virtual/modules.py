@@ -48,6 +48,12 @@ class Modules:
             self._node.timeline.after(FIRST_TELEMETRY_S, self._measure),
         ]
 
+    def settle(self) -> None:
+        """As if up for hours: the first NodeInfo is long out, the next comes some time."""
+        self._timers[0].cancel()
+        wait = self._node.rng.uniform(0.2, 1.0) * NODEINFO_EVERY_S
+        self._timers[0] = self._node.timeline.after(wait, self._announce)
+
     def stop(self) -> None:
         """At power-off."""
         for timer in self._timers:

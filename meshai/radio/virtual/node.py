@@ -141,10 +141,16 @@ class VirtualNode:
         crash(times)
 
     def rekey(self) -> None:
-        """A factory reset: a new key pair under the same number, and an empty database (protocol.md §9.5)."""
+        """A factory reset: a new key pair under the same number, and an empty database (protocol.md §9.5).
+
+        No reboot: clients stay. The new NodeInfo goes out after 30 s, as after any start.
+        """
         self.private_key, self.public_key = self.rng.randbytes(32), self.rng.randbytes(32)
         self.database.clear()
         self.router.reset()
+        if self.on:
+            self.modules.stop()
+            self.modules.start()
 
     def meet(self, other: VirtualNode) -> None:
         """Know another node as if its NodeInfo had arrived."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,9 @@ from meshai.radio.virtual.air import TX_DISABLED
 from meshai.radio.virtual.frame import (
     ACK,
     BROADCAST,
+    DEFAULT,
     HIGH,
+    RELIABLE,
     ROUTING,
     TEXT,
     Error,
@@ -66,7 +68,7 @@ class Router:
         self._node = node
         self._pending: dict[int, _Pending] = {}
         self._history: OrderedDict[tuple[int, int], _Seen] = OrderedDict()
-        self._watched_broadcasts: set[int] = set()
+        self._watched_broadcasts: deque[int] = deque(maxlen=HISTORY)
 
     def reset(self) -> None:
         """Forget packets under way and the duplicate filter."""
@@ -126,7 +128,7 @@ class Router:
         self._note(frame)
         if watched:
             if frame.to_num == BROADCAST:
-                self._watched_broadcasts.add(frame.packet_id)
+                self._watched_broadcasts.append(frame.packet_id)
             waiting = _Pending(frame, priority, TRIES - 1)
             self._pending[frame.packet_id] = waiting
             self._set_timer(waiting)
@@ -263,7 +265,7 @@ class Router:
             next_hop=known.next_hop if known is not None else 0,
             relay_node=node.byte,
         )
-        priority = ACK if frame.to_num != BROADCAST and len(frame.data) < 20 else HIGH
+        priority = RELIABLE if frame.want_ack else DEFAULT  # the kind of packet may be sealed
         node.radio.enqueue(copy, priority, relayed_at_snr=link.snr, router=node.settings.role in RELAY_ROLES)
 
     def _for_me(self, frame: Frame, link: Link, opened: Opened) -> None:

@@ -13,6 +13,7 @@ from meshtastic.protobuf import mesh_pb2
 
 from meshai.radio.virtual import handshake
 from meshai.radio.virtual.frame import ALERT, POSITION, TELEMETRY, TEXT, TRACEROUTE, WAYPOINT, Error
+from meshai.radio.virtual.timeline import Timer
 
 if TYPE_CHECKING:
     from meshai.radio.virtual.node import VirtualNode
@@ -93,6 +94,7 @@ class Session:
     ) -> None:
         self.node = node
         self.answers = True  # False: accepts and never says a word
+        self.loses = False  # True: believes to be heard, but what it says is gone (WiFi lost)
         self.hang_after: int | None = None  # frames after which the configuration download stops for good
         self.frames_out = 0
         self._write = write
@@ -104,6 +106,7 @@ class Session:
         self._configured = False
         self._polling = False
         self._ended = False
+        self._idle: Timer | None = None
         node.to_phone.watch(self._wake)
         self._watch_idle()
 
@@ -122,6 +125,8 @@ class Session:
             self._read()
         self.node.to_phone.forget_states()
         self._ended = True
+        if self._idle is not None:
+            self._idle.cancel()
         self.node.to_phone.unwatch(self._wake)
 
     def say(self, **fields: Any) -> None:  # noqa: ANN401
@@ -132,7 +137,8 @@ class Session:
         if self._ended or not self.answers:
             return
         self.frames_out += 1
-        self._write(framed(message))
+        if not self.loses:
+            self._write(framed(message))
 
     def _wake(self) -> None:
         if self._polling or self._ended:
@@ -213,4 +219,4 @@ class Session:
         if left <= 0:
             self._close()
             return
-        timeline.after(left, self._watch_idle)
+        self._idle = timeline.after(left, self._watch_idle)

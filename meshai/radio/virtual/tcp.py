@@ -35,6 +35,7 @@ class TcpPort:
         self._client: _Client | None = None
         self._open: set[_Client] = set()
         self._wanted = False
+        self._refusing = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._follow(node)
 
@@ -67,7 +68,7 @@ class TcpPort:
             await server.wait_closed()
 
     async def _listen(self) -> None:
-        if self._server is not None or not self._wanted or not self._node.on:
+        if self._server is not None or not self._wanted or self._refusing or not self._node.on:
             return
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Client(self), self.host, self.port)
@@ -97,18 +98,24 @@ class TcpPort:
             self._client.stall(size)
 
     def mute(self) -> None:
-        """Say nothing more on this connection, which stays open: lost WiFi, a hung firmware."""
+        """Say nothing more on this connection, which stays open: a hung firmware. Packets keep waiting."""
         if self._client is not None:
             self._client.session.answers = False
 
+    def lose(self) -> None:
+        """Lost WiFi: the node goes on, but what it tells this client is gone (protocol.md §2.5)."""
+        if self._client is not None:
+            self._client.session.loses = True
+
     def refuse(self, seconds: float) -> None:
         """Drop the client and refuse connections for so many protocol seconds."""
-        self._wanted = False
+        self._refusing += 1
         self._later(self._refuse())
 
         def come_back() -> None:
-            self._wanted = True
-            self._later(self._come_back())
+            self._refusing -= 1
+            if self._wanted:
+                self._later(self._come_back())
 
         self._node.timeline.after(seconds, come_back)
 
@@ -120,7 +127,7 @@ class TcpPort:
 
     def _follow(self, node: VirtualNode) -> None:
         def power(on: bool) -> None:
-            if self._node is node:
+            if self._node is node and self._wanted:
                 self._later(self._come_back() if on else self._refuse())
 
         node.on_power(power)

@@ -24,7 +24,7 @@ class ToPhone:
         self.dropped = 0
         self._packets: deque[Any] = deque()
         self._states: deque[Any] = deque(maxlen=QUEUE_STATES)
-        self._notifications: deque[Any] = deque()
+        self._notifications: deque[Any] = deque(maxlen=QUEUE_STATES)
         self._watchers: list[Callable[[], None]] = []
 
     def __len__(self) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 from meshtastic.protobuf import mesh_pb2
 
-from meshai.radio.virtual import Mesh, NodeSettings, PtyPort, TcpPort
+from meshai.radio.virtual import Mesh, NodeSettings, PtyPort, TcpPort, packets
 from meshai.radio.virtual.stream import Deframer, framed
 
 WITHIN_S = 5.0
@@ -157,6 +157,34 @@ async def test_stall_leaves_half_a_frame(port, client):
     client.writer.write(framed(mesh_pb2.ToRadio(heartbeat={})))
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(client.reader.read(1), 0.1)
+
+
+async def test_lost_wifi_swallows_what_the_node_says(port, client):
+    """§2.5: delivery is destructive."""
+    arrived = asyncio.Event()
+    port.node.to_phone.watch(arrived.set)
+    port.lose()
+    port.other.send(packets.text(port.node.num, "gone", want_ack=False))
+    async with asyncio.timeout(WITHIN_S):
+        await arrived.wait()
+        while len(port.node.to_phone):
+            await asyncio.sleep(0.002)
+    port.drop()
+    assert await client.ends() == "EOF"
+    again = await Client.connect(port)
+    await again.configured()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(again.until("packet"), 0.1)
+    again.writer.close()
+
+
+async def test_stopped_port_stays_closed(port):
+    port.refuse(1)
+    await port.stop()
+    port.node.reboot()
+    await asyncio.sleep(0.1)
+    with pytest.raises(ConnectionRefusedError):
+        await Client.connect(port)
 
 
 async def test_another_node_answers_after_a_swap(port, client):

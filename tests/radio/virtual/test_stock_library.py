@@ -47,8 +47,11 @@ def listener():
 def no_threads_left():
     before = set(threading.enumerate())
     yield
-    started = [t for t in threading.enumerate() if t not in before and t.is_alive()]
-    assert [t for t in started if t.name != "publishing" and not t.name.startswith("asyncio_")] == []
+    started = [t for t in threading.enumerate() if t not in before and t.name != "publishing"]
+    started = [t for t in started if not t.name.startswith("asyncio_")]
+    for thread in started:
+        thread.join(5)
+    assert [t for t in started if t.is_alive()] == []
 
 
 @pytest.fixture
