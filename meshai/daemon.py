@@ -107,7 +107,7 @@ class Daemon:
         self.front = Front(db, lambda: self.settings, clock, self.dispatcher, self.responder, self.notices, self.pause)
         self.inbox = Inbox(db, lambda: self.settings, clock, node=lambda: link.node, peer=link.peer)
         self.favourites = Favourites(db, link, clock, is_wanted=lambda: self.settings.access.favourite)
-        self.operations = operations(db, clock, self.memory, self.settings, accepted=self.favourites.rejoin)
+        self.operations = operations(db, clock, self.memory, lambda: self.settings, accepted=self.favourites.rejoin)
         self.recovery = Recovery(db, lambda: self.settings, clock, self.front, self.responder, self.exchange)
         self.unsaved = Unsaved(
             db,

@@ -113,6 +113,7 @@ class Service:
         tasks = [
             asyncio.create_task(feed_watchdog(notifier, self._is_healthy, self.clock), name="watchdog"),
             asyncio.create_task(self._show_status(notifier, daemon), name="status line"),
+            asyncio.create_task(_warm_up(daemon), name="warm-up"),
         ]
         stack.push_async_callback(_cancel, tasks)
         stack.callback(notifier.stopping)
@@ -198,6 +199,11 @@ def _configured_link(loaded: Loaded, clock: Clock) -> RadioLink:
     from meshai.radio.registry import open_link
 
     return open_link(loaded.settings.connection, clock)
+
+
+async def _warm_up(daemon: Daemon) -> None:
+    """Load the model's client and learn its context length before the first person has to wait for it."""
+    await daemon.model.context_tokens()
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

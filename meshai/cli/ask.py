@@ -57,4 +57,4 @@ async def _directly(
             stack.push_async_callback(model.aclose)
             summariser = open_summarizer(settings, model, clock=clock)
             memory = Memory(db, settings.memory, model, clock, boot_id=secrets.token_hex(8), summariser=summariser)
-            return await operations(db, clock, memory, settings)[name](args, progress)
+            return await operations(db, clock, memory, lambda: settings)[name](args, progress)

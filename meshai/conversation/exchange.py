@@ -26,7 +26,7 @@ from meshai.delivery import writer as answer_writer
 from meshai.delivery.governor import Allowance, Governor
 from meshai.delivery.outbox import Answer, Committed, Outbox
 from meshai.delivery.writer import AnswerWriter
-from meshai.errors import ContextTooLongError, ModelError
+from meshai.errors import ContextTooLongError, EmptyAnswerError, ModelError, StorageError
 from meshai.inbox import Question
 from meshai.llm.base import ChatModel, ChatRequest, Delta, Finish
 from meshai.memory.memory import Ask, Memory, Prompt
@@ -98,6 +98,11 @@ class Exchange:
         except ModelError as error:
             log.warning("no answer for %s: %s", turn.last.person.node_id, error)
             await self._notices.model_failed(turn, error)
+        except (StorageError, asyncio.CancelledError):
+            raise
+        except Exception:  # a bug of ours must not leave a person without any answer
+            log.exception("answering %s failed", turn.last.person.node_id)
+            await self._notices.broken(turn)
         finally:
             nod.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -107,7 +112,7 @@ class Exchange:
         """Close an answer that a restart broke too long ago to go on: one part says so, what was sent is stored."""
         writer = await answer_writer.resume(self._outbox, self._db, row)
         turn = Turn([question], resumes=row)
-        await self._finish(turn, writer, Finish(), note=answer_writer.CUT_BY_RESTART)
+        await self._finish(turn, writer, Finish(), writer.close(), note=answer_writer.CUT_BY_RESTART)
 
     async def _begin(self, tx: Transaction, turn: Turn) -> None:
         for question in turn.questions:
@@ -171,11 +176,14 @@ class Exchange:
         writer = await self._writer(turn, plan)
         try:
             finish = await self._stream(turn, plan, prompt, writer)
+            text = writer.close(truncated=finish.truncated)
+            if not text:
+                raise EmptyAnswerError("nothing but white space and markup")
         except ModelError as error:
             if not writer.committed:
                 raise
             log.warning("the answer for %s broke off: %s", turn.last.person.node_id, error)
-            await self._finish(turn, writer, Finish(), note=answer_writer.BROKEN_OFF)
+            await self._finish(turn, writer, Finish(), writer.close(), note=answer_writer.BROKEN_OFF)
             return
         except asyncio.CancelledError:
             if turn.stopped and writer.committed:
@@ -184,7 +192,7 @@ class Exchange:
         finally:
             if not writer.committed:
                 writer.abandon()
-        committed = await self._finish(turn, writer, finish)
+        committed = await self._finish(turn, writer, finish, text)
         self._log(turn, prompt, finish, committed, self._clock.monotonic() - started)
         self._memory.learn_usage(finish.model or self._model.label, prompt.tokens_est, finish.usage)
         if turn.last.person.conv_id is not None:
@@ -262,10 +270,11 @@ class Exchange:
                     await self._db.transaction(writer.commit_ready)
         return finish
 
-    async def _finish(self, turn: Turn, writer: AnswerWriter, finish: Finish, *, note: str = "") -> Committed:
+    async def _finish(
+        self, turn: Turn, writer: AnswerWriter, finish: Finish, text: str, *, note: str = ""
+    ) -> Committed:
         """The last part, the assistant's row and the questions' state: one transaction."""
         turn.settled = True
-        text = writer.close(truncated=finish.truncated)
 
         async def body(tx: Transaction) -> Committed:
             message_id = await self._store(tx, turn, text)

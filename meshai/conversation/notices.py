@@ -19,6 +19,7 @@ from meshai.storage.database import Database, Transaction
 
 log = logging.getLogger(__name__)
 
+BROKEN = "Something went wrong inside me. My owner can see it in the log."
 FROM_NOTES = " From my notes: "
 USELESS_NOTES = (EmptyAnswerError, ModelRequestError)
 """Here the model was there: asking it in other words helps more than a look-up."""
@@ -106,6 +107,11 @@ class Notices:
         found = "" if isinstance(error, USELESS_NOTES) else self._notes.sentences(turn.last.route.text, room)
         text = f"{error.notice}{FROM_NOTES}{found}" if found else error.notice
         await self._settle_turn(turn, text, type(error).__name__)
+
+    async def broken(self, turn: Turn) -> None:
+        """A bug of ours: the person is told, the log has the rest."""
+        turn.settled = True
+        await self._settle_turn(turn, BROKEN, "bug")
 
     async def budget_spent(self, turn: Turn, again_in_s: float) -> None:
         """The airtime budget is used up: each person is told once an hour when to ask again."""

@@ -21,7 +21,7 @@ def operations(
     db: Database,
     clock: Clock,
     memory: Memory,
-    settings: Settings,
+    settings: Callable[[], Settings],
     *,
     accepted: Callable[[str], None] = lambda _node_id: None,
 ) -> dict[str, Operation]:

@@ -21,7 +21,7 @@ class IdentityOperations:
         db: Database,
         clock: Clock,
         *,
-        settings: Settings,
+        settings: Callable[[], Settings],
         accepted: Callable[[str], None] = lambda _node_id: None,
     ) -> None:
         """``accepted`` is told of a node whose new key was accepted: the radio must forget the old one."""
@@ -37,7 +37,7 @@ class IdentityOperations:
     async def identity_list(self, _args: Mapping[str, Any], _report: Report) -> list[dict[str, object]]:
         """Every key of every node: fingerprint, standing, when first seen."""
         rows = await identities.every(self._db)
-        admins = self._settings.access.admins
+        admins = self._settings().access.admins
         current = {
             node: identity.current_key(
                 [row for row in rows if row.node_id == node], identity.pinned_admin_key(admins, node)

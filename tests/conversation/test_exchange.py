@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from meshai.errors import ModelKeyError, ModelUnavailableError
 
 LONG = "This sentence tells something about the mesh and its radios, one by one. " * 12
@@ -200,3 +202,22 @@ async def test_a_loop_costs_eight_packets_at_most(station):
     for _ in range(9):
         await station.dm("Hello there!")
     assert len(station.texts()) <= 8
+
+
+@pytest.mark.parametrize("reply", ["", "   ", "\x00\x07", "```\n```", "**"])
+async def test_answer_of_nothing_is_said(station, reply):
+    station.model.replies = [reply]
+    await station.dm("hello?")
+    assert len(station.texts()) == 1
+    assert station.texts()[0].strip()
+    assert await station.states() == ["answered"]
+
+
+async def test_bug_of_ours_is_said_too(station, monkeypatch, caplog):
+    async def broken(ask):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(station.daemon.memory, "prompt", broken)
+    await station.dm("hello?")
+    assert station.texts() == ["Something went wrong inside me. My owner can see it in the log."]
+    assert "ZeroDivisionError" in caplog.text
