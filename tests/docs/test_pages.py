@@ -85,3 +85,33 @@ def test_airtime_table_is_what_the_code_computes(row):
 def test_airtime_table_has_the_presets_of_every_release():
     assert {row[0].split()[0] for row in airtime_rows()} <= set(airtime.PRESETS)
     assert len(airtime_rows()) == 9
+
+
+TEST_FUNCTIONS = {
+    path.name: set(re.findall(r"^\s*(?:async )?def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+    for path in (ROOT / "tests").rglob("test_*.py")
+}
+
+
+@all_pages()
+def test_named_tests_exist(page: Path):
+    named = set(re.findall(r"`(?:tests/\w+/)?(test_\w+\.py)(?:::(test_\w+))?`", page.read_text(encoding="utf-8")))
+    gone = [
+        f"{file}::{name}"
+        for file, name in named
+        if file not in TEST_FUNCTIONS or (name and name not in TEST_FUNCTIONS[file])
+    ]
+    assert sorted(gone) == []
+
+
+@all_pages()
+def test_named_modules_and_their_members_exist(page: Path):
+    rooms = "|".join(path.name for path in (ROOT / "meshai").iterdir() if path.is_dir())
+    named = set(re.findall(rf"`(?:meshai/)?((?:{rooms})/[\w/]+\.py)(?:::(\w+))?`", page.read_text(encoding="utf-8")))
+    gone = []
+    for file, member in named:
+        path = ROOT / "meshai" / file
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        if not text or (member and not re.search(rf"^\s*(?:async )?(?:def|class) {member}\b", text, re.MULTILINE)):
+            gone.append(f"{file}::{member}")
+    assert sorted(gone) == []
