@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from meshai.radio.virtual.node import VirtualNode
 
 
+MODULES = len(handshake.module_configs())
+
+
 class Admin:
     """Local administration is trusted: no session key is asked for, but one is given out (recording 17)."""
 
@@ -65,14 +68,10 @@ class Admin:
             answer.get_device_metadata_response.CopyFrom(handshake.metadata(node))
         elif field == "get_channel_request":
             answer.get_channel_response.CopyFrom(handshake.channel(node, message.get_channel_request - 1))
-        elif field == "get_config_request":
-            sections = handshake.configs(node)
-            answer.get_config_response.CopyFrom(sections[min(message.get_config_request, len(sections) - 1)])
-        elif field == "get_module_config_request":
-            modules = handshake.module_configs()
-            answer.get_module_config_response.CopyFrom(
-                modules[min(message.get_module_config_request, len(modules) - 1)]
-            )
+        elif field == "get_config_request" and 0 <= message.get_config_request < len(handshake.configs(node)):
+            answer.get_config_response.CopyFrom(handshake.configs(node)[message.get_config_request])
+        elif field == "get_module_config_request" and 0 <= message.get_module_config_request < MODULES:
+            answer.get_module_config_response.CopyFrom(handshake.module_configs()[message.get_module_config_request])
         else:
             return None
         return answer
@@ -94,14 +93,15 @@ class Admin:
         elif field == "nodedb_reset":
             node.database.clear()
         elif field == "reboot_seconds":
-            node.reboot(message.reboot_seconds)
+            if message.reboot_seconds >= 0:
+                node.reboot(message.reboot_seconds)
         elif field in {"set_owner", "set_channel", "set_config"}:
-            self._configure(field, message)
+            return self._configure(field, message)
         elif field not in {"begin_edit_settings", "commit_edit_settings"}:
             return Error.BAD_REQUEST
         return Error.NONE
 
-    def _configure(self, field: str, message: Any) -> None:  # noqa: ANN401
+    def _configure(self, field: str, message: Any) -> int:  # noqa: ANN401
         settings = self._node.settings
         if field == "set_owner":
             settings.long_name = message.set_owner.long_name or settings.long_name
@@ -109,5 +109,6 @@ class Admin:
             settings.licensed = message.set_owner.is_licensed
         elif field == "set_channel":
             handshake.take_channel(settings, message.set_channel)
-        elif message.set_config.HasField("lora"):
-            handshake.take_lora(settings, message.set_config.lora)
+        elif message.set_config.HasField("lora") and not handshake.take_lora(settings, message.set_config.lora):
+            return Error.BAD_REQUEST
+        return Error.NONE

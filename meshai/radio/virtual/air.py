@@ -31,7 +31,6 @@ class Air:
         self.timeline = timeline
         self.rng = rng
         self.udp = udp
-        self.frames_sent = 0
         self._radios: dict[int, Radio] = {}
         self._links: dict[tuple[int, int], Link] = {}
 
@@ -60,7 +59,6 @@ class Air:
 
     def carry(self, sender: Radio, frame: Frame, duration_s: float) -> None:
         """Deliver a frame to everybody in reach when its last symbol has passed."""
-        self.frames_sent += 1
         start = self.timeline.now()
         for radio, link in self.listeners(sender.num):
             radio.hold_until(start + duration_s)

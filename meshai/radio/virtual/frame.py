@@ -15,6 +15,10 @@ BACKGROUND, DEFAULT, RELIABLE, RESPONSE, HIGH, ACK = 10, 64, 70, 80, 100, 120
 """Priorities of the transmit queue (mesh.proto MeshPacket.Priority)."""
 
 
+HOP_MAX = 7
+"""The header has three bits for hops (firmware MeshTypes.h)."""
+
+
 class Error:
     """Routing.Error values a node answers with (protocol.md §3.2)."""
 

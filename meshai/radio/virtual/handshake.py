@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.message import DecodeError as _DecodeError
 from meshtastic.protobuf import channel_pb2, config_pb2, device_ui_pb2, mesh_pb2, module_config_pb2
 
+from meshai.radio.airtime import PRESETS
+from meshai.radio.virtual.frame import HOP_MAX
 from meshai.radio.virtual.packets import HARDWARE
 from meshai.radio.virtual.settings import ChannelSettings, NodeSettings
 
@@ -194,11 +196,17 @@ def take_channel(settings: NodeSettings, wanted: Any) -> None:  # noqa: ANN401
         settings.channels[wanted.index] = ChannelSettings(wanted.settings.name, wanted.settings.psk)
 
 
-def take_lora(settings: NodeSettings, wanted: Any) -> None:  # noqa: ANN401
-    """Apply an admin's LoRa section."""
+def take_lora(settings: NodeSettings, wanted: Any) -> bool:  # noqa: ANN401
+    """Apply an admin's LoRa section; False for a preset or region that this node does not know."""
     make = config_pb2.Config.LoRaConfig
-    settings.preset = make.ModemPreset.Name(wanted.modem_preset)
-    settings.region = make.RegionCode.Name(wanted.region)
-    settings.hop_limit = wanted.hop_limit or settings.hop_limit
+    try:
+        preset, region = make.ModemPreset.Name(wanted.modem_preset), make.RegionCode.Name(wanted.region)
+    except ValueError:
+        return False
+    if preset not in PRESETS:
+        return False
+    settings.preset, settings.region = preset, region
+    settings.hop_limit = min(wanted.hop_limit, HOP_MAX) or settings.hop_limit
     settings.tx_enabled = wanted.tx_enabled
     settings.override_duty_cycle = wanted.override_duty_cycle
+    return True

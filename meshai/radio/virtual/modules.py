@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from google.protobuf.message import DecodeError
 from meshtastic.protobuf import config_pb2, mesh_pb2, telemetry_pb2
 
 from meshai.radio.virtual import packets
@@ -133,7 +134,10 @@ class Modules:
         """A packet for this node or for everybody."""
         if opened.decoded.portnum != NODEINFO:
             return
-        user = mesh_pb2.User.FromString(opened.decoded.payload)
+        try:
+            user = mesh_pb2.User.FromString(opened.decoded.payload)
+        except DecodeError:
+            return
         self._node.database.learn(
             frame.from_num,
             long_name=user.long_name,

@@ -81,7 +81,7 @@ class VirtualNode:
 
     def clock(self) -> int:
         """The node's calendar in seconds since 1970, 0 while nobody has set it (protocol.md §9.13)."""
-        return 0 if self._clock is None else int(self._clock + self.timeline.real())
+        return 0 if self._clock is None else int(self._clock + self.timeline.real()) & 0xFFFFFFFF
 
     def set_clock(self, epoch: float) -> None:
         """Set the calendar. It runs as fast as the clients' clocks, whatever the mesh's speed."""

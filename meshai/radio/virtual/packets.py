@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from google.protobuf.message import DecodeError
 from meshtastic.protobuf import mesh_pb2
 
-from meshai.radio.virtual.frame import ACK, BACKGROUND, DEFAULT, HIGH, NODEINFO, ROUTING, TELEMETRY, TEXT, Frame, Link
+from meshai.radio.virtual.frame import (
+    ACK,
+    BACKGROUND,
+    DEFAULT,
+    HIGH,
+    NODEINFO,
+    ROUTING,
+    TELEMETRY,
+    TEXT,
+    Error,
+    Frame,
+    Link,
+)
 
 _BY_PORT = {TEXT: HIGH, ROUTING: ACK, NODEINFO: BACKGROUND, TELEMETRY: BACKGROUND}
 HARDWARE = mesh_pb2.HardwareModel.HELTEC_V3
@@ -39,8 +52,11 @@ def routing(error: int, request_id: int) -> Any:  # noqa: ANN401
 
 
 def routing_error(decoded: Any) -> int:  # noqa: ANN401
-    """The error in a ROUTING answer."""
-    return int(mesh_pb2.Routing.FromString(decoded.payload).error_reason)
+    """The error in a ROUTING answer; BAD_REQUEST for one that cannot be read."""
+    try:
+        return int(mesh_pb2.Routing.FromString(decoded.payload).error_reason)
+    except DecodeError:
+        return Error.BAD_REQUEST
 
 
 def queue_state(free: int, maxlen: int, *, res: int = 0, packet_id: int = 0) -> Any:  # noqa: ANN401

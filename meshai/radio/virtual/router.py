@@ -16,6 +16,7 @@ from meshai.radio.virtual.frame import (
     BROADCAST,
     DEFAULT,
     HIGH,
+    HOP_MAX,
     RELIABLE,
     ROUTING,
     TEXT,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 TRIES = 3
 """Transmissions in total of a packet that wants an acknowledgement (NUM_RELIABLE_RETX, protocol.md §3.7)."""
-HOP_MAX = 7
 HISTORY = 300
 """Packets the duplicate filter remembers."""
 ACKS_REPLIES_SINCE = (2, 7, 12)
@@ -81,7 +81,7 @@ class Router:
 
     # -- sending ------------------------------------------------------------------------------------------------
 
-    def send(self, packet: Any, *, zero_hops: bool = False) -> int:  # noqa: ANN401
+    def send(self, packet: Any) -> int:  # noqa: ANN401
         """Send a MeshPacket of this node; the error is also told to the client as a ROUTING answer."""
         packet.id = packet.id or self._node.new_id()
         if packet.to == self._node.num:
@@ -94,7 +94,7 @@ class Router:
             return refused.code
         if not self._node.settings.tx_enabled:
             return TX_DISABLED
-        frame = self._frame(packet, seal, body, zero_hops=zero_hops)
+        frame = self._frame(packet, seal, body)
         priority = packets.priority_of(packet.decoded, asked=packet.priority)
         return self._launch(frame, priority, watched=packet.want_ack)
 
@@ -106,9 +106,9 @@ class Router:
         if node.radio.log.air_util_tx() > limit and not node.settings.override_duty_cycle:
             raise SealError(Error.DUTY_CYCLE_LIMIT)
 
-    def _frame(self, packet: Any, seal: Seal, body: bytes, *, zero_hops: bool) -> Frame:  # noqa: ANN401
+    def _frame(self, packet: Any, seal: Seal, body: bytes) -> Frame:  # noqa: ANN401
         hops = min(packet.hop_limit, HOP_MAX)
-        if packet.want_ack and hops == 0 and not zero_hops:
+        if packet.want_ack and hops == 0:
             hops = self._node.settings.hop_limit  # recording 02: hop limit 0 with want_ack goes out as 3
         known = self._node.database.get(packet.to)
         return Frame(

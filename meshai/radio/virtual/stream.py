@@ -96,7 +96,6 @@ class Session:
         self.answers = True  # False: accepts and never says a word
         self.loses = False  # True: believes to be heard, but what it says is gone (WiFi lost)
         self.hang_after: int | None = None  # frames after which the configuration download stops for good
-        self.frames_out = 0
         self._write = write
         self._close = close
         self._manners = manners or Manners()
@@ -136,7 +135,6 @@ class Session:
     def _send(self, message: Any) -> None:  # noqa: ANN401
         if self._ended or not self.answers:
             return
-        self.frames_out += 1
         if not self.loses:
             self._write(framed(message))
 

@@ -117,3 +117,13 @@ def test_repeated_id_from_the_client_is_ignored():
     said = Scene("17_local_admin").play()
     answers = [m["packet"]["decoded"].get("requestId") for _, _, kind, m in said if kind == "packet"]
     assert answers.count(REPEATED_ID) == 1
+
+
+def test_every_exception_is_still_needed():
+    frames = "".join(str(recordings.rows(name)) for name in recordings.NAMES) + str(Scene("11_reboot").play())
+    for field in [*VALUE_DIFFERS, *FIELD_DIFFERS, *CONFIG_OF_THE_RECORDED_BUILD]:
+        assert f"'{field}'" in frames, field
+    for known in FRAMES_NOT_EXPECTED.values():
+        assert any(
+            known(name, t, MessageToDict(f)) for name in recordings.NAMES for t, _, _, f in recordings.from_radio(name)
+        )
