@@ -67,10 +67,10 @@ class Fates:
             await self.settle_relayed(tx, packet)
         return True
 
-    async def settle_relayed(self, tx: Transaction, packet: Packet) -> None:
-        """No confirmation came after the relaying; it may still."""
+    async def settle_relayed(self, tx: Transaction, packet: Packet, *, reason: str = "") -> None:
+        """No confirmation came after the relaying; it may still. UNKNOWN: it may have come and got lost here."""
         now = self._clock.now()
-        await outbound.set_state(tx, packet.id, "relayed", settled_at=now)
+        await outbound.set_state(tx, packet.id, "relayed", reason=reason, settled_at=now)
         await delivery_counts.add(
             tx, packet.node_id, now=now, parts_relayed=1, reply_unacked=int(packet.reply_id is not None)
         )
@@ -164,7 +164,8 @@ class Fates:
         """The connection it was sent on is gone: once more under the same id, if it is young enough."""
         now = self._clock.now()
         if packet.state == "relayed":
-            await self.settle_relayed(tx, packet)
+            # The confirmation may have died with the connection or the process: not known lost, not sent again.
+            await self.settle_relayed(tx, packet, reason=outbound.UNKNOWN)
         elif packet.attempts >= SAME_ID_HANDOVERS or not 0 <= now - (packet.sent_at or 0.0) < SAME_ID_S:
             await self.unknown(tx, packet)
         else:
@@ -248,7 +249,8 @@ class Fates:
         done = {p.part for p in parts if p.state == "delivered"}
         now = self._clock.now()
         for part in newest.values():
-            if part.state == "relayed" and part.attempts < TRIES and part.part not in done:
+            lacks_receipt = part.state == "relayed" and part.reason != outbound.UNKNOWN and part.part not in done
+            if lacks_receipt and part.attempts < TRIES:
                 await outbound.copy(
                     tx, part, packet_id=self._new_id(), reason=outbound.RETRY_RELAYED, now=now, priority=HELD,
                     expires_at=now + LATER_PARTS_S,

@@ -57,6 +57,25 @@ async def test_unknown_part_is_sent_again_only_on_demand(station):
     assert station.radio.sent[2].packet_id != station.radio.sent[0].packet_id
 
 
+async def test_relayed_part_is_not_sent_again_after_a_crash(station):
+    """Its ACK may have died with the process: a copy under a new id would arrive twice."""
+    await station.say("I have confirmed before")
+    await station.settle()
+    await station.ack()
+    await station.say(LONG)
+    await station.run(3)
+    station.receipt(station.radio.sent[-1], implicit=True)
+    await station.settle()
+    await station.restart()
+    for _ in range(2):
+        await station.run(5)
+        await station.ack()
+    await station.run(60)
+    assert [text[:5] for text in station.radio.texts[1:]] == ["[1/3]", "[2/3]", "[3/3]"]
+    packet = (await station.packets())[1]
+    assert (packet.state, packet.reason) == ("relayed", "unknown")
+
+
 async def test_old_sent_part_is_not_repeated(station):
     """The mesh has forgotten the id after ten minutes: a repeat would arrive twice."""
     await station.say("Hi")
