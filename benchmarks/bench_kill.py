@@ -2,15 +2,15 @@
 
     python -m benchmarks.bench_kill [--kills 200] [--seed 1] [--quick]
 
-A real ``meshai run`` over TCP, killed and started again; the virtual mesh with the phones and the scripted model live in
-this process and survive. Half of the kills come at any time after the start (some before the link is up), half within a
-quarter of a second after the model was asked or a part reached a phone. The judge sees only what the phones saw: every
-sentence of the model carries a mark that names its question, its number and their count, so that a part that is missing,
-doubled or cut shows. The database is opened only to name the reason.
+A real ``meshai run`` over TCP, killed and started again; the virtual mesh with the phones and the scripted model live
+in this process and survive. Half of the kills come at any time after the start (some before the link is up), half
+within a quarter of a second after the model was asked or a part reached a phone. The judge sees only what the phones
+saw: every sentence of the model carries a mark that names its question, its number and their count, so that a part
+that is missing, doubled or cut shows. The database is opened only to name the reason.
 
-A text that the node has written to the killed daemon's socket and that no daemon has read is gone: the stream API has no
-acknowledgement between node and client (docs/protocol.md §2.5), so no program can keep it. Such questions, for which the
-database has no row, are counted apart ("died in the socket").
+A text that the node has written to the killed daemon's socket and that no daemon has read is gone: the stream API has
+no acknowledgement between node and client (docs/protocol.md §2.5), so no program can keep it. Such questions, for
+which the database has no row, are counted apart ("died in the socket").
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import asyncio
 import json
 import random
 import re
-import signal
 import sqlite3
 import sys
 import tempfile
@@ -32,6 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import result, row
+from benchmarks.rig import Bot
+from meshai.delivery.parts import MORE_HINT
 from meshai.delivery.writer import BROKEN_OFF, CUT_BY_RESTART
 from meshai.llm.scripted import Reply, ScriptedServer, Seen
 from meshai.radio.virtual import DefaultMesh, Fate, Message, Phone, Sent, default_mesh
@@ -42,7 +43,20 @@ PATIENCE_S = 20.0
 QUIET_S = 150.0
 TOKEN = re.compile(r"\bq\d{2}x\d{4}\b")
 MARK = re.compile(r"\b(q\d{2}x\d{4})v(\d+)s(\d+)of(\d+)\b")
-WORDS = "antenna relay battery channel morning valley repeater mast cable signal ridge solar node radio hill".split()
+WORDS = (
+    "antenna",
+    "relay",
+    "battery",
+    "channel",
+    "morning",
+    "valley",
+    "mast",
+    "cable",
+    "signal",
+    "ridge",
+    "solar",
+    "hill",
+)
 NOTES = (BROKEN_OFF, CUT_BY_RESTART)
 
 
@@ -86,7 +100,7 @@ async def play(directory: Path, *, kills: int, seed: int) -> dict[str, Any]:
         try:
             people = [Person(index, phone, virtual, random.Random(seed * 100 + index)) for index, phone in
                       enumerate(virtual.phones)]  # fmt: skip
-            bot = Bot(_config(directory, virtual, server), directory)
+            bot = Bot(directory, **_settings(virtual, server))
             story = Story(people, model, bot, rng)
             try:
                 await story.run(kills)
@@ -159,6 +173,7 @@ class Person:
     rng: random.Random
     asked: list[Asked] = field(default_factory=list)
     marks: dict[tuple[str, int, int], Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
+    offered: set[tuple[str, int]] = field(default_factory=set)  # the sentence before "send !more"
     heard: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -176,9 +191,10 @@ class Person:
         }
 
     def complete(self, token: str) -> int:
-        """How many complete answers to a question came."""
+        """How many complete answers to a question came: all sentences, or the first ones and an offer of more."""
         return sum(
             set(numbers) == set(range(1, count + 1))
+            or (set(numbers) == set(range(1, max(numbers) + 1)) and (token, max(numbers)) in self.offered)
             for (asked, _, count), numbers in self.marks.items()
             if asked == token
         )
@@ -222,67 +238,15 @@ class Person:
             return
 
     def _on_message(self, message: Message) -> None:
-        for token, variant, number, count in MARK.findall(message.text):
+        found = MARK.findall(message.text)
+        for token, variant, number, count in found:
             self.marks[token, int(variant), int(count)][int(number)] += 1
+        if found and message.text.endswith(MORE_HINT):
+            self.offered.add((found[-1][0], int(found[-1][2])))
         self.heard.set()
 
 
-# --- the daemon -----------------------------------------------------------------------------------------------------
-
-
-class Bot:
-    """``meshai run`` as a process of its own."""
-
-    def __init__(self, config: Path, directory: Path) -> None:
-        self.config = config
-        self.database = directory / "meshai.db"
-        self._log = directory / "meshai.log"
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        with self._log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "meshai", "run", "-c", str(self.config), stdout=log, stderr=log,
-                stdin=asyncio.subprocess.DEVNULL,
-            )  # fmt: skip
-
-    async def kill(self) -> None:
-        """``kill -9``; harmless when it does not run."""
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
-            await self._process.wait()
-
-    async def end(self) -> int:
-        """SIGTERM; the exit code."""
-        assert self._process is not None
-        if self._process.returncode is None:
-            self._process.send_signal(signal.SIGTERM)
-        return await asyncio.wait_for(self._process.wait(), 30)
-
-    async def verify(self) -> str:
-        """``meshai memory verify`` on what is left."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "meshai", "memory", "verify", "-c", str(self.config),
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        )  # fmt: skip
-        output, _ = await process.communicate()
-        return "hold" if process.returncode == 0 else output.decode(errors="replace")[-400:]
-
-    def errors(self) -> list[str]:
-        """Distinct errors and tracebacks of the log."""
-        lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
-        found = (line for line in lines if "ERROR" in line or line.startswith(("Traceback", "<3>", "<2>")))
-        return sorted({re.sub(r"\d+", "N", line) for line in found})
-
-    def is_quiet(self) -> bool:
-        """Whether nothing is being answered or on its way."""
-        open_rows = _query(
-            self.database,
-            "SELECT (SELECT count(*) FROM inbound WHERE state IN ('received', 'answering'))"
-            " + (SELECT count(*) FROM outbound WHERE settled_at IS NULL AND state NOT IN ('held', 'expired')"
-            " AND answer_id IN (SELECT id FROM answers WHERE kind != 'tapback'))",
-        )
-        return bool(open_rows) and open_rows[0][0] == 0
+# --- the story ------------------------------------------------------------------------------------------------------
 
 
 class Story:
@@ -332,7 +296,7 @@ class Story:
             async with asyncio.timeout(QUIET_S):
                 while still < 5:
                     await asyncio.sleep(0.3)
-                    still = still + 1 if self._bot.is_quiet() else 0
+                    still = still + 1 if _is_quiet(self._bot.database) else 0
         except TimeoutError:
             return  # what is still open then is judged as it is
 
@@ -416,25 +380,27 @@ def _query(database: Path, sql: str, *values: object) -> list[tuple[Any, ...]]:
             return []
 
 
-def _config(directory: Path, virtual: DefaultMesh, server: ScriptedServer) -> Path:
-    settings = {
+def _is_quiet(database: Path) -> bool:
+    """Whether nothing is being answered or on its way."""
+    rows = _query(
+        database,
+        "SELECT (SELECT count(*) FROM inbound WHERE state IN ('received', 'answering'))"
+        " + (SELECT count(*) FROM outbound WHERE settled_at IS NULL AND state NOT IN ('held', 'expired')"
+        " AND answer_id IN (SELECT id FROM answers WHERE kind != 'tapback'))",
+    )
+    return bool(rows) and rows[0][0] == 0
+
+
+def _settings(virtual: DefaultMesh, server: ScriptedServer) -> dict[str, dict[str, Any]]:
+    endpoint = {"name": "scripted", "base_url": server.base_url, "model": "scripted", "context_tokens": 4096}
+    return {
         "connection": {"type": "tcp", "tcp_host": virtual.bot_host, "tcp_port": virtual.bot_port},
         "reply": {"spacing_s": 2.5 / SPEED},
         "limits": {"per_node_per_hour": 1000, "per_hour": 10000, "queue": 40},
         "airtime": {"budget_percent": 100, "slow_at_percent": 100, "hold_at_percent": 100},
-        "llm": {
-            "parallel": 2,
-            "endpoints": [
-                {"name": "scripted", "base_url": server.base_url, "model": "scripted", "context_tokens": 4096}
-            ],
-        },
+        "llm": {"parallel": 2, "endpoints": [endpoint]},
         "memory": {"idle_s": 2},
-        "storage": {"database": str(directory / "meshai.db")},
     }
-    path = directory / "config.yaml"
-    path.write_text(json.dumps(settings))  # JSON is YAML
-    path.chmod(0o600)
-    return path
 
 
 if __name__ == "__main__":
