@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from meshai.memory import jobs, learn
+from meshai.memory.better import Betterment, waits
 from meshai.memory.context import Context, Look, look
 from meshai.memory.jobs import Result
 from meshai.memory.make import Source, digest_content, read
@@ -15,7 +16,6 @@ from meshai.memory.strategies.tiered import space_tail, words
 from meshai.storage import conversations, messages, summaries
 from meshai.storage.conversations import Conversation
 from meshai.storage.database import Transaction
-from meshai.storage.summaries import Summary
 
 log = logging.getLogger(__name__)
 
@@ -23,10 +23,6 @@ DIGEST_ROWS = 256
 """Rows one digest may read: keeps it below 10 ms on the way to an answer."""
 BACKLOG_ROWS = 400
 """A longer backlog is digested first and refined later: summarising it in full would take hours on a Pi."""
-MAX_UPGRADES = 5
-"""A digest that the model cannot better in this many attempts stays (until ``memory rebuild``)."""
-FAR_FUTURE_S = 2 * 3600.0
-"""A backoff further away than this comes from a clock that was wrong."""
 
 
 class Compactor:
@@ -34,6 +30,7 @@ class Compactor:
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
+        self._better = Betterment(ctx)
 
     async def step(self, conv_id: int, *, manual: bool = False) -> Result | None:
         """Do the next thing a conversation needs; None when nothing is due.
@@ -52,10 +49,9 @@ class Compactor:
             if job is not None:
                 return await self._run(seen, job, manual=manual)
             log.debug("No new messages to summarize for %s", conv.key)
-        job = self._ctx.strategy.merge(seen.view, seen.rules)
-        if job is not None and (tuning.auto or manual):
-            return await self._run(seen, job, manual=manual)
-        job = None if self._ctx.model.is_offline else await self._upgrade(seen, manual=manual)
+        job = None if self._ctx.model.is_offline else await self._better.next(seen, manual=manual)
+        if job is None and (tuning.auto or manual):
+            job = self._ctx.strategy.merge(seen.view, seen.rules)
         return await self._run(seen, job, manual=manual) if job is not None else None
 
     async def hard(self, conv: Conversation, questions: Sequence[int]) -> bool:
@@ -173,56 +169,13 @@ class Compactor:
             return conv.epoch_start_seq
         return rows[0].seq
 
-    async def _upgrade(self, seen: Look, *, manual: bool) -> Job | None:
-        """Let the model better the oldest digest that is due."""
-        for node in seen.chain:
-            if node.quality != "extractive" or (self._waits(node) and not manual):
-                continue
-            job = await self._better(seen, node)
-            if job is None:
-                continue
-            tried = await summaries.failure(self._ctx.db, jobs.draft_of(self._ctx, seen.conv, job))
-            if tried is None or manual or (tried.attempts < MAX_UPGRADES and not self._waits(tried)):
-                return job
-        return None
-
-    async def _better(self, seen: Look, node: Summary) -> Job | None:
-        """The job that makes a digest anew from what it was made from."""
-        children = await summaries.children(self._ctx.db, node.id)
-        from_seq: int | None = max((child.end_seq for child in children), default=node.start_seq - 1) + 1
-        if from_seq is not None and from_seq > node.end_seq:
-            from_seq = None
-        if from_seq is not None:
-            rows = await messages.between(self._ctx.db, node.conv_id, from_seq, node.end_seq)
-            measure = self._ctx.measure()
-            if sum(measure(row.content) + 8 for row in rows) > seen.rules.read_tokens:
-                return None  # too long for one request: memory rebuild makes it anew in parts
-        style = "merge" if from_seq is None else ("rolling" if children else "chunk")
-        return Job(
-            node.start_seq,
-            node.end_seq,
-            style,  # type: ignore[arg-type]
-            words(seen.rules),
-            read_from=from_seq,
-            sources=tuple(child.id for child in children),
-            level=node.level,
-            version=node.version,
-            replaces=node.id,
-        )
-
     async def _run(self, seen: Look, job: Job, *, manual: bool) -> Result | None:
         tried = await summaries.failure(self._ctx.db, jobs.draft_of(self._ctx, seen.conv, job))
-        if tried is not None and not manual and self._waits(tried):
+        if tried is not None and not manual and waits(tried, self._ctx.clock.now()):
             return None
         result = await jobs.perform(self._ctx, seen.conv, job)
         await self._ctx.meter.save(self._ctx.db)
         return result
-
-    def _waits(self, tried: Summary) -> bool:
-        if tried.not_before is None:
-            return False
-        left = tried.not_before - self._ctx.clock.now()
-        return 0 < left < FAR_FUTURE_S
 
     def _is_on(self, conv: Conversation) -> bool:
         return self._ctx.settings.enabled and conv.memory_enabled and conv.closed_at is None

@@ -6,11 +6,13 @@ A text is rewritten once a level instead of once a compaction, so little is lost
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from meshai.memory.strategies.base import (
     Job,
     Link,
     Rules,
+    Turn,
     View,
     cut,
     tail_of_pairs,
@@ -24,6 +26,8 @@ MOST_RAW = 20
 """Most messages kept raw after a compaction for want of space (S2-17)."""
 TAIL_PERCENT = 35
 """… and their share of the window's tokens (conflict 1); never more than half of the soft limit."""
+BATCH_PERCENT = 85
+"""Of what one request can take: more than this is a full batch."""
 FAN_IN = 5
 """Summaries that become one (S3-15)."""
 
@@ -50,6 +54,10 @@ class Tiered:
             return None
         return Job(view.anchor_seq, old[-1].seq, "chunk", words(rules), read_from=view.anchor_seq)
 
+    def _tail(self, view: View, rules: Rules) -> int:
+        pairs = tail_of_pairs(view.window, rules.window_pairs)
+        return pairs if _fits(view, rules, pairs) else space_tail(view, rules)
+
     def merge(self, view: View, rules: Rules) -> Job | None:
         """Five oldest of a level that has too many, or of the fullest one when the chain is too long."""
         return merge_levels(view, rules)
@@ -65,11 +73,22 @@ def space_tail(view: View, rules: Rules) -> int:
     percent = min(TAIL_PERCENT, rules.soft_percent // 2)
     roomy = tail_of_tokens(view.window, rules.window_tokens * percent // 100, most=MOST_RAW)
     pairs = tail_of_pairs(view.window, rules.window_pairs)
-    if sum(turn.tokens for turn in view.window[len(view.window) - pairs :]) * 100 >= (
-        rules.window_tokens * rules.soft_percent
-    ):
-        return roomy
-    return max(roomy, pairs)
+    return max(roomy, pairs) if _fits(view, rules, pairs) else roomy
+
+
+def is_batch(turns: Sequence[Turn], rules: Rules) -> bool:
+    """Are these messages worth a call?
+
+    In a small context the window fills every few exchanges: then digests stand in, and one call betters several.
+    """
+    tokens = sum(turn.tokens for turn in turns)
+    return len(turns) >= 2 * USER_TURNS or tokens * 100 >= rules.read_tokens * BATCH_PERCENT
+
+
+def _fits(view: View, rules: Rules, count: int) -> bool:
+    """Do the newest ``count`` messages stay below the soft limit?"""
+    tail = view.window[len(view.window) - count :]
+    return sum(turn.tokens for turn in tail) * 100 < rules.window_tokens * rules.soft_percent
 
 
 def words(rules: Rules) -> tuple[int, int]:
