@@ -16,7 +16,6 @@ from meshai.conversation.dispatch import Dispatcher
 from meshai.conversation.exchange import Exchange
 from meshai.conversation.front import Front
 from meshai.conversation.notices import Notices
-from meshai.conversation.pause import Pause
 from meshai.conversation.responder import Responder
 from meshai.conversation.unsaved import Unsaved
 from meshai.delivery.governor import Governor
@@ -30,6 +29,7 @@ from meshai.operations import operations
 from meshai.operations.base import silent
 from meshai.ops.health import Health
 from meshai.ops.node_advice import node_problems
+from meshai.pause import Pause
 from meshai.radio.link import RadioLink
 from meshai.reception import Reception
 from meshai.recovery import Recovery

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from meshai.clock import Clock
 from meshai.config.model import Settings
-from meshai.conversation.pause import Pause
 from meshai.identity import Person
 from meshai.inbox import Question
+from meshai.pause import Pause
 from meshai.storage.database import Transaction
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from meshai.clock import Clock
 from meshai.config.model import Settings
 from meshai.conversation.dispatch import Dispatcher
 from meshai.conversation.notices import Notices
-from meshai.conversation.pause import Pause
 from meshai.conversation.responder import Responder
 from meshai.conversation.router import RouteKind
 from meshai.conversation.throttle import HOUR_S, Throttle, Verdict
 from meshai.identity import is_admin
 from meshai.inbox import STALE_S, Question
+from meshai.pause import Pause
 from meshai.storage import answers, inbound
 from meshai.storage.database import Database
 
