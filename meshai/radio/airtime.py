@@ -55,6 +55,10 @@ PRESETS: dict[str, Modem] = {
 """The firmware's modem presets (protocol.md §4)."""
 
 
+DUTY_CYCLE_PERCENT = {"EU_433": 10.0, "EU_868": 10.0, "EU_866": 2.5, "UA_433": 10.0, "UA_868": 1.0}
+"""Share of an hour a node may transmit, where a region limits it (protocol.md §4); elsewhere 100."""
+
+
 def time_on_air_ms(payload_len: int, preset: str | Modem = "LONG_FAST") -> float:
     """Duration of one transmission of a frame of ``payload_len`` bytes, header included.
 

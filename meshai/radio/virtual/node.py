@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from meshai.radio.airtime import DUTY_CYCLE_PERCENT
 from meshai.radio.virtual import packets
 from meshai.radio.virtual.air import Air, Radio
 from meshai.radio.virtual.database import NodeDatabase
@@ -15,8 +16,6 @@ from meshai.radio.virtual.settings import NodeSettings
 from meshai.radio.virtual.timeline import Timeline
 from meshai.radio.virtual.tophone import ToPhone
 
-DUTY_CYCLE_PERCENT = {"EU_868": 10.0, "EU_433": 10.0, "UA_433": 10.0, "UA_868": 1.0}
-"""Regions with a limit (firmware RadioInterface.cpp); elsewhere 100."""
 BOOT_S = 7.0
 """How long a device is away when it reboots: 5-15 s (data of the recordings; protocol.md §8)."""
 

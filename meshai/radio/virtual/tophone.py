@@ -21,7 +21,6 @@ class ToPhone:
 
     def __init__(self, capacity: int = 32) -> None:
         self.capacity = capacity
-        self.dropped = 0
         self._packets: deque[Any] = deque()
         self._states: deque[Any] = deque(maxlen=QUEUE_STATES)
         self._notifications: deque[Any] = deque(maxlen=QUEUE_STATES)
@@ -42,7 +41,6 @@ class ToPhone:
     def put(self, packet: Any) -> None:  # noqa: ANN401 - protobuf objects have no types
         """A mesh packet for whoever comes first."""
         if len(self._packets) >= self.capacity:
-            self.dropped += 1
             if packet.decoded.portnum != TEXT:
                 return
             self._packets.popleft()
