@@ -61,13 +61,20 @@ class Computer(FastClock):
 
 
 class Tapped:
-    """A link that says when it is about to hand over a packet, and when it has."""
+    """A link that says when it is about to hand over a packet, and when it has; it keeps what it reports."""
 
     def __init__(self, link, world):
         self._link, self._world = link, world
 
     def __getattr__(self, name):
         return getattr(self._link, name)
+
+    async def start(self, sink):
+        def both(event):
+            self._world.events.append(event)
+            sink(event)
+
+        await self._link.start(both)
 
     async def send(self, request):
         await self._world.before_send(request)
@@ -101,7 +108,7 @@ class ProofWorld:
         self.server = ScriptedServer(clock=self.clock)
         self.has_model, self.sections = model, sections
         self.before_send = self.after_send = _nothing
-        self.handed, self.running, self.service, self.link = [], None, None, None
+        self.events, self.handed, self.running, self.service, self.link = [], [], None, None, None
         self.timings = TIMINGS
 
     @property
