@@ -6,7 +6,6 @@ import asyncio
 import logging
 import socket
 import struct
-from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
 from meshai.radio.virtual.stream import Session
@@ -36,6 +35,7 @@ class TcpPort:
         self._open: set[_Client] = set()
         self._wanted = False
         self._refusing = 0
+        self._opening = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._follow(node)
 
@@ -61,20 +61,32 @@ class TcpPort:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         server = self._server
-        await self._refuse()
+        self._refuse()
         for client in list(self._open):
             client.abandon()  # one that does not read would keep its connection open for ever
         if server is not None:
             await server.wait_closed()
 
-    async def _listen(self) -> None:
-        if self._server is not None or not self._wanted or self._refusing or not self._node.on:
-            return
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Client(self), self.host, self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+    def serving(self) -> bool:
+        """Whether clients may come: started, the node runs, and no refusal is asked for."""
+        return self._wanted and not self._refusing and self._node.on
 
-    async def _refuse(self) -> None:
+    async def _listen(self) -> None:
+        if self._server is not None or self._opening or not self.serving():
+            return
+        self._opening = True
+        try:
+            loop = asyncio.get_running_loop()
+            server = await loop.create_server(lambda: _Client(self), self.host, self.port)
+        finally:
+            self._opening = False
+        if not self.serving():  # it went down meanwhile
+            server.close()
+            return
+        self._server = server
+        self.port = server.sockets[0].getsockname()[1]
+
+    def _refuse(self) -> None:
         server, self._server = self._server, None
         if server is not None:
             server.close()
@@ -110,12 +122,11 @@ class TcpPort:
     def refuse(self, seconds: float) -> None:
         """Drop the client and refuse connections for so many protocol seconds."""
         self._refusing += 1
-        self._later(self._refuse())
+        self._refuse()
 
         def come_back() -> None:
             self._refusing -= 1
-            if self._wanted:
-                self._later(self._come_back())
+            self._follow_state()
 
         self._node.timeline.after(seconds, come_back)
 
@@ -124,24 +135,28 @@ class TcpPort:
         self.drop()
         self._node = other
         self._follow(other)
+        self._follow_state()
 
     def _follow(self, node: VirtualNode) -> None:
-        def power(on: bool) -> None:
-            if self._node is node and self._wanted:
-                self._later(self._come_back() if on else self._refuse())
+        def power(_on: bool) -> None:
+            if self._node is node:
+                self._follow_state()
 
         node.on_power(power)
+
+    def _follow_state(self) -> None:
+        if not self.serving():
+            self._refuse()
+        elif self._server is None:
+            task = asyncio.get_running_loop().create_task(self._come_back())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _come_back(self) -> None:
         try:
             await self._listen()
         except OSError as error:
             log.warning("the virtual node cannot listen on port %d again: %s", self.port, error)
-
-    def _later(self, action: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(action)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def joined(self, client: _Client) -> None:
         """A client connected; whoever was there is thrown out."""
@@ -171,8 +186,10 @@ class _Client(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._port.joined(self)
         self.session = Session(self._port.node, self._write, self.shut)
+        self._port.joined(self)
+        if not self._port.serving():  # accepted in the moment the node went down
+            self.shut()
         self.session.answers = not self._port.silent
         self.session.hang_after = self._port.hang_after
 
