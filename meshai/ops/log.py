@@ -10,11 +10,20 @@ import logging
 import os
 import re
 import sys
+from collections import deque
 from collections.abc import Iterable, Mapping
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from typing import TextIO
 
-LIBRARIES = ("aiosqlite", "asyncio", "bleak", "httpcore2", "httpx2", "meshtastic", "openai", "pubsub", "urllib3")
+from meshai.errors import MissingError
+
+LIBRARIES = (
+    "aiosqlite", "asyncio", "bleak", "httpcore2", "httpx2", "meshtastic", "openai", "pubsub", "urllib3", "uvicorn",
+)  # fmt: skip
 HIDDEN = "***"
+FILE_BYTES = 1_000_000
+OLD_FILES = 4
 _PREFIX = ((logging.CRITICAL, "<2>"), (logging.ERROR, "<3>"), (logging.WARNING, "<4>"), (logging.INFO, "<6>"))
 _KEYS = re.compile(r"\b(?:sk|pk|gsk|hf|xai)[-_][A-Za-z0-9_-]{16,}|(?<=Bearer )[A-Za-z0-9._~+/=-]{8,}")
 _MIN_SECRET = 6
@@ -40,11 +49,45 @@ def setup(
     return handler
 
 
+def to_file(path: Path, *, secrets: Iterable[str] = ()) -> logging.Handler:
+    """Also write the log to a file, mode 0600, turned over at 1 MB with four older ones kept. Raises MissingError."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+        handler = RotatingFileHandler(path, maxBytes=FILE_BYTES, backupCount=OLD_FILES, encoding="utf-8")
+    except OSError as error:
+        raise MissingError(f"cannot write the log file {path}: {error.strerror or 'error'}") from None
+    handler.setFormatter(_Formatter(secrets, journal=False))
+    logging.getLogger().addHandler(handler)
+    return handler
+
+
+class LastErrors(logging.Handler):
+    """Keeps the newest errors for ``status``."""
+
+    def __init__(self, most: int = 10) -> None:
+        super().__init__(logging.ERROR)
+        self.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        self._kept: deque[tuple[float, str]] = deque(maxlen=most)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a record's first line."""
+        self._kept.append((record.created, self.format(record).splitlines()[0]))
+
+    def listed(self) -> list[dict[str, object]]:
+        """When and what, the oldest first; JSON types only."""
+        return [{"at": at, "text": text} for at, text in self._kept]
+
+
 def set_level(level: str) -> None:
     """Change the level while running (SIGHUP)."""
     logging.getLogger().setLevel(level.upper())
     for name in LIBRARIES:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
+
+
+def formatter(secrets: Iterable[str] = ()) -> logging.Formatter:
+    """Lines as ``setup`` writes them outside the journal, for another place that shows the log."""
+    return _Formatter(secrets, journal=False)
 
 
 class _Handler(logging.StreamHandler[TextIO]):

@@ -51,6 +51,22 @@ class Queries:
         return row[0] if row else None
 
 
+class Reader(Queries):
+    """A connection of one's own that can only read: long reads on it hold up nobody else's."""
+
+    @classmethod
+    async def open(cls, path: Path) -> Reader:
+        """Open a database that exists and is migrated."""
+        with _translated():
+            connection = await _connect(path)
+            await connection.execute("PRAGMA query_only = ON")
+        return cls(connection)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._connection.close()
+
+
 class Transaction(Queries):
     """A transaction in progress; all or nothing."""
 
