@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+
     from meshai.config.model import Endpoint
     from meshai.demo.stage import Stage
     from meshai.demo.talk import Talk
@@ -36,6 +38,7 @@ def command(url: str | None, model: str | None, speed: float, *, verbose: bool) 
 
     async def play(directory: Path) -> None:
         async with Stage(directory, speed=speed, endpoints=endpoints) as stage:
+            stage.spare_last_hops()
             await stage.start_bot()
             if sys.stdin.isatty() and sys.stdout.isatty():
                 await _with_terminal(stage)
@@ -89,11 +92,8 @@ async def _with_terminal(stage: Stage) -> None:
         talk = _talk(stage, Printer(click.echo, colour=colour, encoding=encoding, width=min(100, width)))
         answers: set[asyncio.Task[None]] = set()
         while True:
-            try:
-                line = await stage.while_running(session.prompt_async(handle_sigint=False))
-            except KeyboardInterrupt:  # Ctrl-C clears the line
-                continue
-            except EOFError:
+            line = await stage.while_running(_prompt(session))
+            if line is None:
                 break
             if text := line.strip():
                 task = asyncio.create_task(talk.settle(await talk.send(text)))
@@ -102,6 +102,16 @@ async def _with_terminal(stage: Stage) -> None:
         for task in list(answers):
             task.cancel()
         await asyncio.gather(*answers, return_exceptions=True)
+
+
+async def _prompt(session: PromptSession[str]) -> str | None:
+    """A line; an empty one after Ctrl-C, None after Ctrl-D: a KeyboardInterrupt that left a task would end the loop."""
+    try:
+        return await session.prompt_async(handle_sigint=False)
+    except KeyboardInterrupt:
+        return ""
+    except EOFError:
+        return None
 
 
 def _talk(stage: Stage, printer: object) -> Talk:

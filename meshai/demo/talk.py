@@ -20,6 +20,8 @@ HELP = (
 )
 ANSWER_S = 240.0
 """A model has 180 s for an answer (DESIGN §3); then it is on its way."""
+PATIENCE_S = 90.0
+"""Seconds of the mesh without news after which a packet counts as lost."""
 CHUNK = 65536
 
 
@@ -48,16 +50,30 @@ class Talk:
         """Wait until the answer to a line is complete; tell when it will not come. Raises what the daemon died of."""
         answering = asyncio.ensure_future(self._stage.answered(self._phone, sent))
         failing = asyncio.ensure_future(self._failed.setdefault(sent.packet_id, asyncio.Event()).wait())
+        lost = asyncio.ensure_future(self._lost(sent))
+        tasks = [answering, failing, lost]
         try:
-            await asyncio.wait([answering, failing], timeout=ANSWER_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, timeout=ANSWER_S, return_when=asyncio.FIRST_COMPLETED)
             if answering.done():
                 self._missing(answering.result())
+            elif lost.done():
+                self._printer.detail(lost.result(), "bad")
             elif not failing.done():
                 self._printer.detail("no complete answer came", "bad")
         finally:
-            answering.cancel()
-            failing.cancel()
-            await asyncio.gather(answering, failing, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _lost(self, sent: Sent) -> str:
+        """Return once a line, or its answer, is known to have been lost on the air."""
+        while True:
+            await asyncio.sleep(PATIENCE_S / self._stage.speed)
+            if not await self._stage.heard(sent, self._phone.node.id):
+                return "your message was lost on the air; send it again"
+            parts = await self._stage.parts(sent.packet_id, self._phone.node.id)
+            if parts and all(part.state == "relayed" for part in parts):
+                return "the answer was lost on the air; !again asks for it"
 
     def _missing(self, parts: list[Part]) -> None:
         have = {message.packet_id for message in self._phone.received}
@@ -116,5 +132,6 @@ async def lines(descriptor: int) -> AsyncIterator[str]:
         *whole, rest = (rest + decoder.decode(chunk)).split("\n")
         for line in whole:
             yield line.rstrip("\r")
+    rest += decoder.decode(b"", final=True)
     if rest:
         yield rest

@@ -127,24 +127,24 @@ async def test_newer_database_is_refused(process):
     assert "Traceback" not in err
 
 
-async def test_corrupt_database_is_refused_and_left_alone(process):
-    process.configure()
+async def test_corrupt_database_is_kept_and_a_new_one_begun(process):
     process.stage.database.write_bytes(b"this is no database" * 1000)
-    code, _, err = await process.meshai("run", "-c", str(process.config))
-    assert code in (1, 3)
-    assert "meshai.db" in err
-    assert "Traceback" not in err
-    assert process.stage.database.read_bytes().startswith(b"this is no database")
+    await process.start()
+    assert "the database was damaged and is kept as" in process.log.read_text()
+    assert "Traceback" not in process.log.read_text()
+    (kept,) = process.path.glob("meshai.db.corrupt-*")
+    assert kept.read_bytes() == b"this is no database" * 1000
+    assert "pong" in await process.ask(process.alice, "!ping")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 async def test_database_in_a_read_only_directory_is_refused(process):
     process.configure()
-    os.chmod(process.path, 0o500)
+    process.path.chmod(0o500)
     try:
         code, _, err = await process.meshai("run", "-c", str(process.config))
     finally:
-        os.chmod(process.path, 0o700)
+        process.path.chmod(0o700)
     assert code == 3
     assert "Traceback" not in err
 
