@@ -33,7 +33,7 @@ from meshai.pause import Pause
 from meshai.radio.link import RadioLink
 from meshai.reception import Reception
 from meshai.recovery import Recovery
-from meshai.storage import nodes
+from meshai.storage import nodes, tokens
 from meshai.storage.database import Database
 from meshai.storage.totals import totals
 
@@ -212,6 +212,7 @@ class Daemon:
             "queue": {"waiting": self.responder.waiting, "in_progress": self.responder.in_progress},
             "delivery": self.sender.status(),
             "airtime": self.governor.status(),
+            "tokens": await tokens.on_day(self.db, self.clock.now()),
             "model": {"label": self.model.label, **self.model.status()},
             "memory": {"strategy": self.settings.memory.strategy, **await totals(self.db)},
             "nodes": [asdict(row) for row in await nodes.every(self.db)],

@@ -23,11 +23,13 @@ from meshai.operations.base import Report
 from meshai.ops import log as logs
 from meshai.ops import paths
 from meshai.ops.control import ControlServer
+from meshai.ops.copies import DailyCopies
 from meshai.ops.lock import DatabaseLock
 from meshai.ops.sd_notify import Notifier, feed_watchdog
 from meshai.radio.link import LinkState, RadioLink
-from meshai.storage import calls
-from meshai.storage.database import Database
+from meshai.storage import calls, tokens
+from meshai.storage.database import Database, Transaction
+from meshai.storage.recover import open_or_replace
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +62,8 @@ class Service:
         self._ended = asyncio.Event()
         self._exit_code = EXIT_DONE
         self._ill = ""
+        self._errors = logs.LastErrors()
+        self._damage = ""
         self._writes: set[asyncio.Task[None]] = set()
         self.ready = asyncio.Event()
         self.daemon: Daemon | None = None
@@ -78,10 +82,14 @@ class Service:
         path = paths.database_path(settings.storage.database, self.env)
         paths.make_private_dir(path.parent)
         async with contextlib.AsyncExitStack() as stack:
+            logging.getLogger().addHandler(self._errors)
+            stack.callback(logging.getLogger().removeHandler, self._errors)
             stack.enter_context(DatabaseLock(paths.lock_path(path)))
-            db = await Database.open(path)
+            opened = await open_or_replace(path, now=self.clock.now())
+            db, self._damage = opened.db, opened.note
             stack.push_async_callback(db.close)
             daemon = self._build(db)
+            self.copies = DailyCopies(path, self.clock, keep=lambda: daemon.settings.storage.daily_copies)
             await self._serve(daemon, path, stack)
             await self._ended.wait()
         return self._exit_code
@@ -113,6 +121,7 @@ class Service:
         tasks = [
             asyncio.create_task(feed_watchdog(notifier, self._is_healthy, self.clock), name="watchdog"),
             asyncio.create_task(self._show_status(notifier, daemon), name="status line"),
+            asyncio.create_task(self.copies.run(), name="daily copies"),
             asyncio.create_task(_warm_up(daemon), name="warm-up"),
         ]
         stack.push_async_callback(_cancel, tasks)
@@ -126,13 +135,17 @@ class Service:
 
         async def write() -> None:
             try:
-                await db.transaction(lambda tx: calls.record(tx, call))
+                await db.transaction(partial(self._book, call))
             except StorageError as error:
                 log.warning("could not keep the figures of a model call: %s", error)
 
         task = asyncio.get_running_loop().create_task(write())
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
+
+    async def _book(self, call: CallRecord, tx: Transaction) -> None:
+        await calls.record(tx, call)
+        await tokens.add(tx, call, now=self.clock.now())
 
     def _listen_to_signals(self, stack: contextlib.AsyncExitStack) -> None:
         if not self._signals:
@@ -192,7 +205,18 @@ class Service:
 
     async def _status(self, _args: Mapping[str, Any], _report: Report) -> dict[str, object]:
         assert self.daemon is not None
-        return {"version": __version__, "pid": os.getpid(), "unwell": self._ill, **await self.daemon.status()}
+        facts = await self.daemon.status()
+        own = [problem for problem in (self._damage, self.copies.problem) if problem]
+        problems = facts["problems"]
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "unwell": self._ill,
+            **facts,
+            "database": str(self.daemon.db.path),
+            "last_errors": self._errors.listed(),
+            "problems": own + (problems if isinstance(problems, list) else []),
+        }
 
 
 def _configured_link(loaded: Loaded, clock: Clock) -> RadioLink:

@@ -22,8 +22,11 @@ def command(config: Path | None) -> None:
 
     loaded = load_settings(config, os.environ)
     settings = loaded.settings
-    secrets = [*keys_for(settings.llm.endpoints, os.environ), settings.web.token]
-    logs.setup(settings.log.level, secrets=[secret.get_secret_value() for secret in secrets])
+    hidden = [*keys_for(settings.llm.endpoints, os.environ), settings.web.token]
+    secrets = [secret.get_secret_value() for secret in hidden]
+    logs.setup(settings.log.level, secrets=secrets)
+    if settings.log.file:
+        logs.to_file(Path(settings.log.file).expanduser(), secrets=secrets)
     for warning in loaded.warnings:
         logging.getLogger("meshai").warning("%s", warning)
 

@@ -12,23 +12,44 @@ import click
 
 from meshai.cli.text import printable
 
+TIMEOUT_S = 8.0
+"""A daemon that is well answers in milliseconds; one that compacts a large memory on a slow card, in seconds."""
+
 
 @click.command(short_help="Show how the running daemon is doing.")
 @click.option("-c", "--config", type=click.Path(path_type=Path), help="The configuration file.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything the daemon says, as JSON.")
-def command(config: Path | None, *, as_json: bool) -> None:
+@click.option("--watch", is_flag=True, help="Show it again every two seconds until Ctrl-C.")
+def command(config: Path | None, *, as_json: bool, watch: bool) -> None:
     """Show link, queue, airtime, memory and model of the running daemon; exit 3 when none runs."""
     from meshai.config.loader import load_settings
-    from meshai.errors import MissingError
-    from meshai.ops import control, paths
+    from meshai.ops import paths
 
     loaded = load_settings(config, os.environ)
-    database = paths.database_path(loaded.settings.storage.database, os.environ)
-    socket = paths.find_control_socket(database, os.environ)
-    if socket is None:
-        raise MissingError(f"no daemon is running for {database}: start it with: meshai run")
-    facts = control.call(socket, "status")
+    database = paths.find_database(loaded.settings.storage.database, loaded.source, os.environ)
+    if watch:
+        from meshai.cli.watch import watch as keep_watching
+
+        keep_watching(
+            lambda: ask(database), (lambda facts: json.dumps(facts, ensure_ascii=False)) if as_json else render
+        )
+        return
+    facts = ask(database)
     click.echo(json.dumps(facts, indent=2, ensure_ascii=False) if as_json else render(facts))
+
+
+def ask(database: Path) -> dict[str, Any]:
+    """What the daemon of this database says of itself. Raises MissingError when none runs, or it does not answer."""
+    from meshai.errors import MissingError
+    from meshai.ops import control, lock, paths
+
+    socket = paths.find_control_socket(database, os.environ)
+    if socket is None or not control.is_answered(socket):
+        if lock.is_held(paths.lock_path(database)):
+            raise MissingError(f"the daemon for {database} is starting or stopping: try again in a moment")
+        raise MissingError(f"no daemon is running for {database}: start it with: meshai run")
+    facts: dict[str, Any] = control.call(socket, "status", timeout_s=TIMEOUT_S)
+    return facts
 
 
 def render(facts: Mapping[str, Any]) -> str:
@@ -47,6 +68,7 @@ def render(facts: Mapping[str, Any]) -> str:
         ("model", model.get("label", "")),
     ]
     rows += [(f"  {endpoint['name']}", _endpoint(endpoint)) for endpoint in model.get("endpoints", [])]
+    rows.append(("tokens", _tokens(facts["tokens"])))
     rows += [("problem", text) for text in _problems(facts)]
     lines = [f"{name:<10} {text}" for name, text in rows]
     return "\n".join(lines + _nodes(facts["nodes"]))
@@ -57,6 +79,11 @@ def _airtime(airtime: Mapping[str, Any]) -> str:
     channel = airtime.get("channel_utilization_percent")
     seen = f"; channel {channel:.1f} % busy" if channel is not None else ""
     return f"{used:.2f} % of the last hour, budget {airtime['budget_percent']:g} %{seen}"
+
+
+def _tokens(ledger: list[Mapping[str, Any]]) -> str:
+    total = sum(row["prompt_tokens"] + row["completion_tokens"] for row in ledger)
+    return f"{total} today in {sum(row['calls'] for row in ledger)} calls, for {len(ledger)} node(s)"
 
 
 def _endpoint(endpoint: Mapping[str, Any]) -> str:

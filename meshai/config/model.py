@@ -150,6 +150,8 @@ class Limits(Section):
 
     per_node_per_hour: int = Field(30, ge=1, le=1000, description="questions a person may ask in an hour")
     per_hour: int = Field(60, ge=1, le=10000, description="questions of everybody together in an hour")
+    tokens_per_day: int = Field(0, ge=0, le=1_000_000_000, description="of the model, for one node; 0: no cap")
+    tokens_per_day_total: int = Field(0, ge=0, le=1_000_000_000, description="for everybody together; 0: no cap")
     queue: int = Field(20, ge=1, le=1000, description='questions that may wait; further ones get a polite "busy"')
 
 
@@ -312,6 +314,7 @@ class Storage(Section):
     """Where the data is."""
 
     database: str = Field("", description="empty: $STATE_DIRECTORY or ~/.local/share/meshai, meshai.db")
+    daily_copies: int = Field(7, ge=0, le=365, description="automatic copies kept beside the database; 0: none")
 
 
 def _is_loopback(host: str) -> bool:
@@ -351,6 +354,7 @@ class Log(Section):
     """The log."""
 
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="debug shows message texts")
+    file: str = Field("", description="also into this file, at most 5 x 1 MB; empty: only to stderr (the journal)")
 
 
 class Settings(Section):

@@ -17,13 +17,15 @@ from meshai.conversation.throttle import HOUR_S, Throttle, Verdict
 from meshai.identity import is_admin
 from meshai.inbox import STALE_S, Question
 from meshai.pause import Pause
-from meshai.storage import answers, inbound
+from meshai.storage import answers, inbound, tokens
 from meshai.storage.database import Database
 
 log = logging.getLogger(__name__)
 
 MORE_TAPBACKS = frozenset({"👍", "👍🏻", "👍🏼", "👍🏽", "👍🏾", "👍🏿"})
 
+DAY_S = 86400.0
+TOKENS_SPENT = "The model's allowance for today is used up. Please ask again tomorrow; commands still work."
 BUSY = "I am busy with other questions. Please ask again in a few minutes."
 RATE_NOTICES = {
     Verdict.PERSON_RATE: "That was a lot in one hour. I answer you again when the hour is over.",
@@ -99,7 +101,9 @@ class Front:
 
     async def _chat(self, question: Question) -> None:
         verdict = self._throttle.judge(question.person.node_id, question.route.text, self._clock.now())
-        if verdict is Verdict.GO:
+        if verdict is Verdict.GO and await self._is_capped(question):
+            await self._notices.once(question, "tokens", TOKENS_SPENT, every_s=DAY_S)
+        elif verdict is Verdict.GO:
             brief = self._throttle.is_suspicious(question.person.node_id)
             if not self._responder.submit(replace(question, brief=brief)):
                 await self._notices.once(question, "busy", BUSY)
@@ -108,6 +112,15 @@ class Front:
             await self._ignore(question, "loop")
         else:
             await self._notices.once(question, verdict.value, RATE_NOTICES[verdict])
+
+    async def _is_capped(self, question: Question) -> bool:
+        """Whether the day's tokens are used up, for this node or for everybody; 0 is no cap."""
+        limits = self._settings().limits
+        if not (limits.tokens_per_day or limits.tokens_per_day_total):
+            return False
+        mine, everybody = await tokens.spent(self._db, question.person.node_id, now=self._clock.now())
+        over_own = limits.tokens_per_day and mine >= limits.tokens_per_day
+        return bool(over_own or (limits.tokens_per_day_total and everybody >= limits.tokens_per_day_total))
 
     async def _was_offline(self, question: Question) -> None:
         age = self._clock.now() - question.received_at

@@ -12,6 +12,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Iterable, Mapping
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TextIO
@@ -52,13 +53,22 @@ def setup(
 def to_file(path: Path, *, secrets: Iterable[str] = ()) -> logging.Handler:
     """Also write the log to a file, mode 0600, turned over at 1 MB with four older ones kept. Raises MissingError."""
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-        handler = RotatingFileHandler(path, maxBytes=FILE_BYTES, backupCount=OLD_FILES, encoding="utf-8")
+        handler = _PrivateFile(path, maxBytes=FILE_BYTES, backupCount=OLD_FILES, encoding="utf-8")
     except OSError as error:
         raise MissingError(f"cannot write the log file {path}: {error.strerror or 'error'}") from None
     handler.setFormatter(_Formatter(secrets, journal=False))
     logging.getLogger().addHandler(handler)
     return handler
+
+
+class _PrivateFile(RotatingFileHandler):
+    """Every file it begins is for the owner only."""
+
+    def _open(self) -> TextIOWrapper:
+        def opener(name: str, flags: int) -> int:
+            return os.open(name, flags, 0o600)
+
+        return open(self.baseFilename, self.mode, encoding=self.encoding, opener=opener)  # noqa: PTH123, SIM115 - opener
 
 
 class LastErrors(logging.Handler):

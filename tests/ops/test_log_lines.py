@@ -5,6 +5,7 @@ import logging
 
 import pytest
 
+from meshai.errors import MissingError
 from meshai.ops import log
 
 
@@ -117,3 +118,37 @@ def test_level_changes_while_running(lines):
     logging.getLogger("meshai").debug("two")
     assert "one" not in out.getvalue()
     assert "two" in out.getvalue()
+
+
+def test_log_file_is_private_turned_over_and_clean(tmp_path, monkeypatch):
+    monkeypatch.setattr(log, "FILE_BYTES", 2000)
+    path = tmp_path / "meshai.log"
+    handler = log.to_file(path, secrets=["sk-verysecret"])
+    try:
+        for number in range(200):
+            logging.getLogger("meshai.test").warning("line %d with sk-verysecret", number)
+    finally:
+        logging.getLogger().removeHandler(handler)
+        handler.close()
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 1 + log.OLD_FILES
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert all("verysecret" not in file.read_text() for file in files)
+
+
+def test_log_file_that_cannot_be_written_is_said(tmp_path):
+    with pytest.raises(MissingError, match="cannot write the log file"):
+        log.to_file(tmp_path / "no" / "meshai.log")
+
+
+def test_last_errors_are_kept_without_their_traces():
+    kept = log.LastErrors(most=2)
+    logger = logging.getLogger("meshai.last")
+    logger.addHandler(kept)
+    try:
+        for number in range(3):
+            logger.error("problem %d\nwith a trace", number)
+        logger.warning("no error")
+    finally:
+        logger.removeHandler(kept)
+    assert [row["text"] for row in kept.listed()] == ["meshai.last: problem 1", "meshai.last: problem 2"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from importlib import resources
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """What this program reads and writes."""
 
 
