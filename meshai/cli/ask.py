@@ -28,7 +28,7 @@ def ask(
     from meshai.ops import control, paths
 
     loaded = load_settings(config, os.environ)
-    database = paths.database_path(loaded.settings.storage.database, os.environ)
+    database = paths.find_database(loaded.settings.storage.database, loaded.source, os.environ)
     socket = paths.find_control_socket(database, os.environ)
     if socket is not None and control.is_answered(socket):
         return control.call(socket, name, args, timeout_s=timeout_s, progress=progress)

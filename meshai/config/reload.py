@@ -14,7 +14,18 @@ from pydantic import BaseModel
 from meshai.config.model import Settings
 
 RELOADABLE = frozenset(
-    {"access", "airtime", "bot", "channels", "limits", "llm.max_tokens", "llm.temperature", "log.level", "reply"}
+    {
+        "access",
+        "airtime",
+        "bot",
+        "channels",
+        "limits",
+        "llm.max_tokens",
+        "llm.temperature",
+        "log.level",
+        "reply",
+        "storage.daily_copies",
+    }
 )
 FIXED = frozenset({"access.favourite"})
 

@@ -64,6 +64,7 @@ async def expire(tx: Transaction, *, before: float) -> int:
 
 
 def _remove_copies(path: Path) -> None:
-    for copy in automatic_copies(path):
-        copy.unlink(missing_ok=True)
-        log.info("removed %s: it held what was to be erased", copy)
+    while copies := automatic_copies(path):  # again: one that was being written gets another name when it is whole
+        for copy in copies:
+            copy.unlink(missing_ok=True)
+            log.info("removed %s: it held what was to be erased", copy)

@@ -35,6 +35,7 @@ class DatabaseLock:
             os.close(descriptor)
             raise MissingError(f"cannot lock {self.path}: {error.strerror or 'error'}") from None
         self._descriptor = descriptor
+        _give_to_owner_of(self.path.parent, descriptor)
         with contextlib.suppress(OSError):  # the pid is a courtesy; a full disk must not keep the daemon down
             os.truncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
@@ -53,6 +54,33 @@ class DatabaseLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+def is_held(path: Path) -> bool | None:
+    """Whether a daemon runs on this database; None when that cannot be seen from here. Takes nothing."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _give_to_owner_of(directory: Path, descriptor: int) -> None:
+    """A lock that root's subcommands made must not shut out the daemon, which is not root."""
+    if os.geteuid() == 0:
+        with contextlib.suppress(OSError):
+            owner = directory.stat()
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
 def _holder(descriptor: int) -> str:

@@ -9,6 +9,9 @@ from meshai.errors import MissingError
 
 DATABASE = "meshai.db"
 SOCKET = "control.sock"
+SERVICE_CONFIG = Path("/etc/meshai/config.yaml")
+SERVICE_STATE = Path("/var/lib/meshai")
+"""StateDirectory= of systemd/meshai.service."""
 SERVICE_RUNTIME = Path("/run/meshai")
 """RuntimeDirectory= of systemd/meshai.service: where a shell finds the service's socket."""
 
@@ -26,6 +29,13 @@ def database_path(configured: str, env: Mapping[str, str]) -> Path:
     if configured.startswith("~/"):
         return _home(env) / configured[2:]
     return Path(configured)
+
+
+def find_database(configured: str, source: Path | None, env: Mapping[str, str]) -> Path:
+    """The database a subcommand means: with the service's configuration it is the service's, not the caller's own."""
+    if not configured and source == SERVICE_CONFIG and not env.get("STATE_DIRECTORY"):
+        return SERVICE_STATE / DATABASE
+    return database_path(configured, env)
 
 
 def control_socket(database: Path, env: Mapping[str, str]) -> Path:

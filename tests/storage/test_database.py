@@ -140,16 +140,17 @@ async def test_damaged_file_is_refused(tmp_path: Path, content: bytes) -> None:
 async def test_damaged_file_is_put_aside_for_a_fresh_one(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     path.write_bytes(b"nonsense" * 1000)
-    db, aside = await open_or_replace(path, now=0.0)
+    db, aside, copy = await open_or_replace(path, now=0.0)
     assert aside == tmp_path / "a.db.corrupt-19700101-000000"
     assert aside.read_bytes() == b"nonsense" * 1000
     await db.transaction(put)
     await db.close()
     assert automatic_copies(path) == [aside]
+    assert copy is None
 
 
 async def test_sound_file_is_not_put_aside(tmp_path: Path) -> None:
-    db, aside = await open_or_replace(tmp_path / "a.db", now=0.0)
+    db, aside, _ = await open_or_replace(tmp_path / "a.db", now=0.0)
     await db.close()
     assert aside is None
 
