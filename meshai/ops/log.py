@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, cast
 
 from meshai.errors import MissingError
 
@@ -68,7 +68,7 @@ class _PrivateFile(RotatingFileHandler):
         def opener(name: str, flags: int) -> int:
             return os.open(name, flags, 0o600)
 
-        return open(self.baseFilename, self.mode, encoding=self.encoding, opener=opener)  # noqa: PTH123, SIM115 - opener
+        return cast("TextIOWrapper", open(self.baseFilename, self.mode, encoding=self.encoding, opener=opener))
 
 
 class LastErrors(logging.Handler):

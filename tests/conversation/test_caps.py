@@ -5,7 +5,10 @@ from support.inbox_world import OTHER_KEY
 
 from meshai.conversation.front import TOKENS_SPENT
 
-SPEND = "INSERT INTO token_ledger (day, node_id, calls, prompt_tokens) VALUES (date('now', 'localtime'), '!0000a001', 1, 900)"
+SPEND = (
+    "INSERT INTO token_ledger (day, node_id, calls, prompt_tokens)"
+    " VALUES (date('now', 'localtime'), '!0000a001', 1, 900)"
+)
 
 
 @pytest.mark.parametrize(
