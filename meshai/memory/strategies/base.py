@@ -105,6 +105,8 @@ class Strategy(Protocol):
     name: str
     covers_all: bool
     """Does chain plus window hold every message of the epoch (I1)?"""
+    retells: bool
+    """Does it show the summariser what was summarised before?"""
 
     def due(self, view: View, rules: Rules) -> bool:
         """Would it summarise now, if the conversation is idle?"""

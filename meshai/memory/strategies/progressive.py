@@ -19,6 +19,7 @@ class Progressive:
 
     name = "progressive"
     covers_all = True
+    retells = True
 
     def due(self, view: View, rules: Rules) -> bool:
         """The whole prompt is beyond 3 000 tokens, or what the budget makes of that."""

@@ -14,6 +14,7 @@ class Rolling:
 
     name = "rolling"
     covers_all = True
+    retells = True
 
     def due(self, view: View, rules: Rules) -> bool:
         """Eight messages are older than the window's pairs, or the window is filling."""

@@ -17,6 +17,7 @@ class Sliding:
 
     name = "sliding"
     covers_all = False
+    retells = True
 
     def due(self, view: View, rules: Rules) -> bool:
         """After every round from the third on (S1-13)."""

@@ -37,18 +37,19 @@ class Tiered:
 
     name = "tiered"
     covers_all = True
+    retells = False
 
     def due(self, view: View, rules: Rules) -> bool:
-        """Ten user turns are older than the kept pairs, or the window is filling."""
+        """Ten user turns are older than the kept pairs, or the window is filling and a call would be worth it."""
         enough = user_turns_beyond(view, rules.window_pairs) >= (rules.compact_every or USER_TURNS)
-        return (enough and len(view.window) >= rules.min_messages) or is_filling(view, rules)
+        if enough and len(view.window) >= rules.min_messages:
+            return True
+        return is_filling(view, rules) and is_batch(view.window[: len(view.window) - self._tail(view, rules)], rules)
 
     def plan(self, view: View, rules: Rules, *, keep: int | None = None) -> Job | None:
         """One node over the messages older than the tail."""
         if keep is None:
-            keep = (
-                space_tail(view, rules) if is_filling(view, rules) else tail_of_pairs(view.window, rules.window_pairs)
-            )
+            keep = self._tail(view, rules)
         old = cut(view.window, keep, rules.read_tokens)
         if not old:
             return None
