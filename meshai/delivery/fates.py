@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Collection
 
 from meshai.clock import Clock
 from meshai.config.model import Reply
@@ -11,8 +12,11 @@ from meshai.delivery.governor import Governor
 from meshai.delivery.naks import Fate, fate_of, is_key_trouble
 from meshai.delivery.outbox import HELD, LATER_PARTS_S
 from meshai.storage import airtime, answers, delivery_counts, messages, nodes, outbound
+from meshai.storage.answers import AnswerRow
 from meshai.storage.database import Queries, Transaction
 from meshai.storage.outbound import Packet
+
+log = logging.getLogger(__name__)
 
 TRIES = 2
 """A part that is known lost is sent once more (DESIGN §3 After a crash)."""
@@ -243,18 +247,36 @@ class Fates:
         parts = [p for p in await outbound.of_answer(tx, packet.answer_id) if p.reason != outbound.SUPERSEDED]
         if any(p.state in ("queued", "held") or (p.sent_at is not None and p.settled_at is None) for p in parts):
             return
-        if not (await delivery_counts.history(tx, packet.node_id)).ever_acked:
-            return
         newest = {p.part: p for p in parts}
         done = {p.part for p in parts if p.state == "delivered"}
+        again = [
+            part
+            for part in newest.values()
+            if part.state == "relayed" and part.reason != outbound.UNKNOWN and part.part not in done
+            if part.attempts < TRIES and (await delivery_counts.history(tx, packet.node_id)).ever_acked
+        ]
         now = self._clock.now()
-        for part in newest.values():
-            lacks_receipt = part.state == "relayed" and part.reason != outbound.UNKNOWN and part.part not in done
-            if lacks_receipt and part.attempts < TRIES:
-                await outbound.copy(
-                    tx, part, packet_id=self._new_id(), reason=outbound.RETRY_RELAYED, now=now, priority=HELD,
-                    expires_at=now + LATER_PARTS_S,
-                )  # fmt: skip
+        if not again:
+            tx.after_commit(lambda: self._log(answer, newest.values(), len(done), now))
+        for part in again:
+            await outbound.copy(
+                tx, part, packet_id=self._new_id(), reason=outbound.RETRY_RELAYED, now=now, priority=HELD,
+                expires_at=now + LATER_PARTS_S,
+            )  # fmt: skip
+
+    @staticmethod
+    def _log(answer: AnswerRow, parts: Collection[Packet], delivered: int, now: float) -> None:
+        relayed = sum(part.state == "relayed" for part in parts)
+        log.info(
+            "%s to %s: %d part(s), %d delivered, %d relayed, %d not; %.0f s after it was written",
+            answer.kind,
+            answer.node_id,
+            len(parts),
+            delivered,
+            relayed,
+            len(parts) - delivered - relayed,
+            max(0.0, now - answer.created_at),
+        )
 
     async def _take_back(self, tx: Transaction, packet: Packet) -> None:
         """Booked as sent, but the node did not transmit it."""
