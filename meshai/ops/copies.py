@@ -30,21 +30,26 @@ class DailyCopies:
         self._database = database
         self._clock = clock
         self._keep = keep
+        self._ended = False
         self.problem = ""
 
     async def run(self) -> None:
         """For ever. A copy that fails is a warning and is tried again; the daemon does not depend on it."""
+        await asyncio.to_thread(_remove_unfinished, self._database)
         await self._clock.sleep(FIRST_AFTER_S)
-        while True:
-            if self._keep() and self._is_due():
-                await asyncio.to_thread(self.make)
-            await self._clock.sleep(LOOK_EVERY_S)
+        try:
+            while True:
+                if self._keep() and self._is_due():
+                    await asyncio.to_thread(self.make)
+                await self._clock.sleep(LOOK_EVERY_S)
+        finally:
+            self._ended = True  # a copy in the making must not hold up the end of the program
 
     def make(self) -> Path | None:
         """Make a copy now and remove those too many; None when it failed, with ``problem`` saying why. Blocking."""
         target = recover.daily_name(self._database, self._clock.now())
         try:
-            facts = backup.copy(self._database, target, owner=self._database.stat())
+            facts = backup.copy(self._database, target, owner=self._database.stat(), go_on=lambda: not self._ended)
         except DatabaseCorruptError as error:
             self._failed(f"the database is damaged, the daily copies are kept: {error}", logging.ERROR)
             return None
@@ -70,6 +75,12 @@ class DailyCopies:
         if problem != self.problem:
             log.log(level, "%s", problem)
         self.problem = problem
+
+
+def _remove_unfinished(database: Path) -> None:
+    """What a power cut left of a copy."""
+    for path in database.parent.glob(f"{database.name}.{recover.DAILY}-*{backup.PARTIAL}"):
+        path.unlink(missing_ok=True)
 
 
 def _made_at(copy: Path) -> float:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,10 +44,18 @@ class Facts:
         return self.rows.get("messages", 0)
 
 
-def copy(source: Path, target: Path, *, overwrite: bool = False, owner: os.stat_result | None = None) -> Facts:
+def copy(
+    source: Path,
+    target: Path,
+    *,
+    overwrite: bool = False,
+    owner: os.stat_result | None = None,
+    go_on: Callable[[], bool] = lambda: True,
+) -> Facts:
     """Copy a database that may be in use to ``target``, mode 0600, and check the copy; what is in it.
 
     Everything committed when the copy begins is in it, nothing later. ``owner``: whom it is given to, if we may.
+    ``go_on`` is asked again and again; once it says no the copy is given up, as DatabaseUnavailableError.
     Raises UsageError when the target exists, DatabaseCorruptError when the source is damaged, else
     DatabaseUnavailableError, MissingError. Nothing incomplete stays behind.
     """
@@ -57,8 +65,8 @@ def copy(source: Path, target: Path, *, overwrite: bool = False, owner: os.stat_
     partial = target.with_name(f"{target.name}{PARTIAL}")
     try:
         _create_private(partial, owner)
-        wanted = _write(source, partial)
-        found = inspect(partial)
+        wanted = _write(source, partial, go_on)
+        found = inspect(partial, go_on=go_on)
         if found.rows != wanted.rows or found.schema != wanted.schema:
             raise DatabaseUnavailableError(f"the copy of {source} has not the rows of the original; it was removed")
         _publish(partial, target, overwrite=overwrite)
@@ -69,12 +77,13 @@ def copy(source: Path, target: Path, *, overwrite: bool = False, owner: os.stat_
     return found
 
 
-def inspect(path: Path, *, thorough: bool = True) -> Facts:
+def inspect(path: Path, *, thorough: bool = True, go_on: Callable[[], bool] = lambda: True) -> Facts:
     """What is in a file; checks its structure unless not ``thorough``. Never writes to it.
 
     Raises MissingError when there is none or it may not be read, DatabaseNewerError, DatabaseCorruptError.
     """
     with _reading(path) as connection:
+        connection.set_progress_handler(lambda: not go_on(), 1_000_000)  # instructions of its machine: milliseconds
         if thorough:
             result = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
             if result != "ok":
@@ -89,18 +98,26 @@ def require_ours(path: Path, facts: Facts) -> None:
         raise UsageError(f"{path} is not a database of MeshAI: it has no table {missing[0]}")
 
 
-def _write(source: Path, partial: Path) -> Facts:
+def _write(source: Path, partial: Path, go_on: Callable[[], bool]) -> Facts:
     """Copy all pages in one snapshot; what the source had in it."""
     with _reading(source) as reader, closing(sqlite3.connect(partial, isolation_level=None)) as writer:
         writer.execute("PRAGMA journal_mode = OFF")  # an incomplete copy is thrown away, never rolled back
         writer.execute("PRAGMA synchronous = OFF")  # it is synced once, below
         reader.execute("BEGIN")  # counts and pages of the same moment
         facts = _facts(reader, source)
-        reader.backup(writer)
+        reader.backup(writer, pages=1024, progress=_checked(go_on))
         writer.execute("PRAGMA journal_mode = DELETE")  # one file: a copy has no log beside it
     with partial.open("rb") as file:
         os.fsync(file.fileno())
     return facts
+
+
+def _checked(go_on: Callable[[], bool]) -> Callable[[int, int, int], None]:
+    def progress(_status: int, _remaining: int, _total: int) -> None:
+        if not go_on():
+            raise DatabaseUnavailableError("the copy was given up")
+
+    return progress
 
 
 @contextlib.contextmanager

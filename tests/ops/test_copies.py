@@ -101,8 +101,8 @@ def test_copy_being_written_while_erasing_does_not_survive(path, monkeypatch):
     """The file is removed under the copier: it must not come back under its final name."""
     real = backup._write
 
-    def write(source, partial):
-        facts = real(source, partial)
+    def write(source, partial, go_on):
+        facts = real(source, partial, go_on)
         erase._remove_copies(path)
         return facts
 
@@ -116,3 +116,17 @@ def test_copies_are_databases_anybody_can_open(path):
     with closing(sqlite3.connect(copy)) as db:
         assert db.execute("PRAGMA journal_mode").fetchone() == ("delete",)
         assert db.execute("PRAGMA quick_check").fetchone() == ("ok",)
+
+
+async def test_end_of_the_program_gives_a_copy_up(path, caplog):
+    copies = DailyCopies(path, HandClock(), keep=lambda: 7)
+    copies._ended = True
+    assert copies.make() is None
+    assert "given up" in copies.problem
+    assert recover.automatic_copies(path) == []
+
+
+async def test_what_a_power_cut_left_is_removed(path):
+    path.with_name(f"{path.name}.daily-20270101-000000.partial").write_text("half")
+    await run_until(path, HandClock(until=NOON))
+    assert recover.automatic_copies(path) == []
