@@ -221,15 +221,17 @@ class Play:
         parts = await self._stage.settled(phone, sent, RECEIPTS_S)
         messages = [m for m in phone.received[seen:] if m.from_num == self._stage.bot and not m.emoji]
         _expect(bool(messages), f"the bot did not answer {sent.text!r}")
-        delivered = sum(part.state == "delivered" for part in parts)
+        count = len({part.part for part in parts})
+        delivered = len({part.part for part in parts if part.state == "delivered"})
         air = sum(part.airtime_ms for part in parts)
         self.totals.packets += len(parts)
         self.totals.airtime_ms += air
-        text = f"{len(parts)} part{'s' if len(parts) > 1 else ''}, {delivered} confirmed"
-        relayed = sum(part.state == "relayed" for part in parts)
-        if relayed:
-            text += f", {relayed} relayed (the confirmation got lost)"
-        mark = "✓ " if delivered == len(parts) else ""
+        text = f"{count} part{'s' if count > 1 else ''}, {delivered} confirmed"
+        if len(parts) > count:
+            text += f", {len(parts) - count} sent again"
+        if delivered < count:
+            text += " (a confirmation got lost)"
+        mark = "✓ " if delivered == count else ""
         self._printer.detail(f"{mark}{text}; {air / 1000:.1f} s of the bot's airtime", "good" if mark else "dim")
         return Reply(messages, parts)
 

@@ -196,8 +196,7 @@ class Stage:
         """Wait until the answer to a text is complete on the phone, or will not come; bounded by the caller."""
         while True:
             parts = await self.parts(sent.packet_id, phone.node.id)
-            have = {message.packet_id for message in phone.received}
-            if parts is not None and all(p.packet_id in have or p.settled or p.state in _OVER for p in parts):
+            if parts is not None and all(p.settled or p.state in _OVER for p in missing(parts, phone)):
                 return parts
             await self.while_running(asyncio.sleep(LOOK_EVERY_S))
 
@@ -210,6 +209,14 @@ class Stage:
                     parts = await self.parts(sent.packet_id, phone.node.id) or parts
                     await self.while_running(asyncio.sleep(LOOK_EVERY_S))
         return parts
+
+
+def missing(parts: list[Part], phone: Phone) -> list[Part]:
+    """The parts of which no copy arrived on the phone, each as its newest copy."""
+    have = {message.packet_id for message in phone.received}
+    arrived = {part.part for part in parts if part.packet_id in have}
+    newest = {part.part: part for part in parts}
+    return [part for number, part in newest.items() if number not in arrived]
 
 
 _OVER = frozenset({"failed", "expired", "held"})

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 from meshai.demo.printer import Printer
 from meshai.demo.script import describe
-from meshai.demo.stage import Part, Stage
+from meshai.demo.stage import Part, Stage, missing
 from meshai.radio.virtual import Fate, Message, Phone, Sent
 
 HELP = (
@@ -72,15 +72,18 @@ class Talk:
             if not await self._stage.heard(sent, self._phone.node.id):
                 return "your message was lost on the air; send it again"
             parts = await self._stage.parts(sent.packet_id, self._phone.node.id)
-            if parts and all(part.state == "relayed" for part in parts):
+            lost = missing(parts or [], self._phone)
+            if lost and all(part.state == "relayed" for part in lost):
                 return "the answer was lost on the air; !again asks for it"
 
     def _missing(self, parts: list[Part]) -> None:
-        have = {message.packet_id for message in self._phone.received}
-        lost = [part for part in parts if part.packet_id not in have]
-        if lost:
+        lost = missing(parts, self._phone)
+        if not parts:
+            self._printer.detail("MeshAI heard that and does not answer it")
+        elif lost:
+            count = len({part.part for part in parts})
             why = lost[0].reason or "nothing was heard of it"
-            self._printer.detail(f"{len(lost)} of {len(parts)} parts did not arrive: {lost[0].state}, {why}", "bad")
+            self._printer.detail(f"{len(lost)} of {count} parts did not arrive: {lost[0].state}, {why}", "bad")
 
     def _message(self, message: Message) -> None:
         who = "MeshAI" if message.from_num == self._stage.bot else f"!{message.from_num:08x}"
