@@ -21,6 +21,9 @@ from meshai.storage.identities import IdentityRow
 
 log = logging.getLogger(__name__)
 
+EXPECT_S = 1800.0
+"""For so long after ``identity accept`` the next new key of a node is its owner's: NodeInfo may be that late."""
+
 
 class Standing(StrEnum):
     """How far the bot knows a person."""
@@ -67,6 +70,10 @@ async def identify(
     current = current_key(rows, pinned)
     if row is None:
         row = await _first_sight(tx, node_id, public_key, is_second=current not in (None, public_key), now=now)
+        mark = fingerprint(public_key)
+        if pinned is None and await identities.take_expected(tx, node_id, mark, now=now, within_s=EXPECT_S):
+            await accept(tx, node_id, mark, now=now)
+            return await identify(tx, node_id, public_key, now=now, name=name)
     elif row.revoked_at is not None:
         row = await _apart_from_successor(tx, row, rows, now=now)
     standing = Standing.KNOWN if current in (None, public_key) else Standing.STRANGER
@@ -104,17 +111,24 @@ def is_admin(admins: Sequence[str], person: Person) -> bool:
     return False
 
 
-async def accept(tx: Transaction, node_id: str, wanted: str = "", *, now: float) -> tuple[bytes, bytes | None]:
+async def accept(tx: Transaction, node_id: str, wanted: str = "", *, now: float) -> tuple[bytes | None, bytes | None]:
     """Join a changed key to its node's conversation; returns the new key and the one it replaces.
 
     ``wanted`` is the beginning of a fingerprint, needed only when several keys wait. The old key is revoked, the
-    stranger's own conversation stays archived and closed. Raises UsageError when there is nothing to accept.
+    stranger's own conversation stays archived and closed. A reset node cannot show its key before the radio has
+    forgotten the old one (protocol.md §9.5): after a key alarm its next key is joined, and the new key is None here.
+    Raises UsageError when there is nothing to accept.
     """
     rows = await identities.of_node(tx, node_id)
     old = current_key(rows)
     waiting = [row for row in rows if row.public_key != old]
+    wanted = wanted.lower().replace(":", "")
     if wanted:
-        waiting = [row for row in waiting if fingerprint(row.public_key).startswith(wanted.lower().replace(":", ""))]
+        waiting = [row for row in waiting if fingerprint(row.public_key).startswith(wanted)]
+    if not waiting and await nodes.has_key_alarm(tx, node_id):
+        await identities.expect(tx, node_id, wanted, until=now + EXPECT_S)
+        log.warning("%s: its next key is accepted by the operator", node_id)
+        return None, old
     if not waiting:
         raise UsageError(f"{node_id} has no key waiting to be accepted")
     if len(waiting) > 1:

@@ -45,4 +45,10 @@ def accept(node: str, fingerprint: str, config: Path | None) -> None:
     from meshai.cli.ask import ask
 
     done = ask(config, "identity.accept", {"node": node, "fingerprint": fingerprint})
+    if not done["fingerprint"]:
+        click.echo(
+            f"{done['node_id']}: the radio forgets its old key. The key it shows within the next 30 minutes replaces "
+            f"key {done['replaced']}; compare it then: meshai identity list"
+        )
+        return
     click.echo(f"{done['node_id']}: key {done['fingerprint']} accepted, key {done['replaced'] or '(none)'} revoked.")

@@ -56,7 +56,10 @@ class IdentityOperations:
         ]
 
     async def identity_accept(self, args: Mapping[str, Any], _report: Report) -> dict[str, str]:
-        """Join a changed key to its node's conversation; raises UsageError when there is nothing to accept."""
+        """Join a changed key to its node's conversation; raises UsageError when there is nothing to accept.
+
+        ``fingerprint`` is empty for a reset node: the key it shows next is joined, once the radio forgot the old one.
+        """
         node_id = node_argument(args.get("node"))
         new, old = await self._db.transaction(
             lambda tx: identity.accept(tx, node_id, str(args.get("fingerprint") or ""), now=self._clock.now())
@@ -64,7 +67,7 @@ class IdentityOperations:
         self._accepted(node_id)
         return {
             "node_id": node_id,
-            "fingerprint": identity.fingerprint(new),
+            "fingerprint": identity.fingerprint(new) if new else "",
             "replaced": identity.fingerprint(old) if old else "",
         }
 

@@ -62,3 +62,23 @@ async def accept(tx: Transaction, node_id: str, public_key: bytes, *, now: float
         "UPDATE identities SET accepted_at = ?, revoked_at = NULL WHERE node_id = ? AND public_key = ?",
         (now, node_id, public_key),
     )
+
+
+async def expect(tx: Transaction, node_id: str, fingerprint: str, *, until: float) -> None:
+    """The operator vouches for the next new key of a node, or the one whose fingerprint begins like this."""
+    await tx.execute(
+        "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        (f"expected key {node_id}", f"{until} {fingerprint}"),
+    )
+
+
+async def take_expected(tx: Transaction, node_id: str, fingerprint: str, *, now: float, within_s: float) -> bool:
+    """Whether this new key is the expected one, which happens once; ``within_s`` bounds a clock that went back."""
+    value = await tx.fetch_value("SELECT value FROM meta WHERE key = ?", (f"expected key {node_id}",))
+    if value is None:
+        return False
+    until, _, beginning = str(value).partition(" ")
+    if not now <= float(until) <= now + within_s or not fingerprint.startswith(beginning):
+        return False
+    await tx.execute("DELETE FROM meta WHERE key = ?", (f"expected key {node_id}",))
+    return True

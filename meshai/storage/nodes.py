@@ -77,6 +77,11 @@ async def raise_key_alarm(tx: Transaction, node_id: str, *, now: float) -> None:
     await tx.execute("UPDATE nodes SET key_alarm_at = ? WHERE node_id = ?", (now, node_id))
 
 
+async def has_key_alarm(q: Queries, node_id: str) -> bool:
+    """Whether the key question of a node is open."""
+    return await q.fetch_value("SELECT key_alarm_at FROM nodes WHERE node_id = ?", (node_id,)) is not None
+
+
 async def clear_key_alarm(tx: Transaction, node_id: str) -> None:
     """The key question is settled."""
     await tx.execute("UPDATE nodes SET key_alarm_at = NULL WHERE node_id = ?", (node_id,))

@@ -6,6 +6,7 @@ from support.inbox_world import KEY, OTHER_KEY, ZOE
 from meshai import identity
 from meshai.errors import UsageError
 from meshai.identity import Standing, fingerprint
+from meshai.storage import nodes
 
 
 async def see(world, key, **more):
@@ -88,3 +89,36 @@ async def test_admin_rights_belong_to_a_key(world):
     assert not identity.is_admin([ZOE], stranger)
     assert not identity.is_admin([pinned], stranger)
     assert not identity.is_admin([ZOE], await see(world, None))
+
+
+async def alarmed(world, fingerprint=""):
+    """A reset node: known by one key, its next DM could not be opened, the operator said yes."""
+    await see(world, KEY)
+    await world.db.transaction(lambda tx: nodes.heard(tx, ZOE, now=world.clock.now()))
+    await world.db.transaction(lambda tx: nodes.raise_key_alarm(tx, ZOE, now=world.clock.now()))
+    return await world.db.transaction(lambda tx: identity.accept(tx, ZOE, fingerprint, now=world.clock.now()))
+
+
+async def test_key_after_an_accepted_alarm_joins_once(world):  # protocol.md §9.5
+    assert await alarmed(world) == (None, KEY)
+    assert (await see(world, OTHER_KEY)).standing is Standing.KNOWN
+    assert not await nodes.has_key_alarm(world.db, ZOE)
+    assert (await see(world, b"\x07" * 32)).standing is Standing.STRANGER
+
+
+@pytest.mark.parametrize("late_s", [-1.0, identity.EXPECT_S + 1])
+async def test_expected_key_comes_in_time_or_is_a_stranger(world, late_s):
+    await alarmed(world)
+    world.clock.advance(late_s)
+    assert (await see(world, OTHER_KEY)).standing is Standing.STRANGER
+
+
+async def test_expected_fingerprint_lets_no_other_key_in(world):
+    await alarmed(world, fingerprint(OTHER_KEY))
+    assert (await see(world, b"\x07" * 32)).standing is Standing.STRANGER
+    assert (await see(world, OTHER_KEY)).standing is Standing.KNOWN
+
+
+async def test_key_of_the_configuration_is_replaced_by_nobody(world):
+    await alarmed(world)
+    assert (await see(world, OTHER_KEY, pinned=KEY)).standing is Standing.STRANGER
