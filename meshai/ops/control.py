@@ -77,6 +77,8 @@ class ControlServer:
                 await writer.drain()
         except (ValueError, OSError, TimeoutError):  # an overlong line, a client that went away or says nothing
             pass
+        except asyncio.CancelledError:  # by ``stop``; before 3.12 asyncio would log a cancelled client as an error
+            pass
         finally:
             self._clients.discard(task)
             writer.close()
@@ -116,9 +118,9 @@ def call(
             client.settimeout(timeout_s)
             client.connect(os.fspath(path))
             client.sendall(json.dumps({"call": name, "args": dict(args or {})}).encode() + b"\n")
-            lines = client.makefile("rb")
-            while "progress" in (answer := json.loads(_read_line(lines))):
-                progress(*answer["progress"])
+            with client.makefile("rb") as lines:
+                while "progress" in (answer := json.loads(_read_line(lines))):
+                    progress(*answer["progress"])
     except (FileNotFoundError, ConnectionRefusedError):
         raise MissingError(f"no daemon is running here (no answer on {path}): start it with: meshai run") from None
     except PermissionError:
