@@ -20,6 +20,7 @@ from meshai.delivery.fates import Fates, is_current
 from meshai.delivery.governor import Governor
 from meshai.delivery.naks import FATES
 from meshai.delivery.outbox import LATER_PARTS_S
+from meshai.delivery.overview import Overview
 from meshai.delivery.problems import Problems
 from meshai.delivery.turns import Person, Turns
 from meshai.delivery.unstored import Unstored
@@ -47,7 +48,6 @@ LOOK_AGAIN_S = 15.0
 BUSY_NODE_S = 5.0
 """A node whose queue is full is asked again after this."""
 STORAGE_PAUSE_S = 5.0
-MOST_NODES = 10
 """The greatest users of airtime that ``status`` names."""
 CLOCK_JUMP_S = 60.0
 """A wall clock that moves this much against the monotonic one has jumped."""
@@ -81,16 +81,12 @@ class Sender:
         self._fates = Fates(settings, clock, radio.new_packet_id, governor)
         self._turns = Turns(governor)
         self._problems = Problems(clock)
+        self._view = Overview(db)
         self._events: deque[Receipt | LinkChange | Heard | Alert] = deque()
         self._unstored = Unstored(radio, governor)
         self._waits: dict[int, Wait] = {}
-        self._held_nodes: set[str] = set()
-        self._counts: dict[str, int] = {}
-        self._today: dict[str, object] = {}
-        self._queued_ms = 0
         self._handed: tuple[Packet, int, float] | None = None
         self._last_text_at = float("-inf")
-        self._newest_id = 0
         self._wall_offset = clock.now() - clock.monotonic()
         self._progress = clock.monotonic()
         self._wake = asyncio.Event()
@@ -108,7 +104,7 @@ class Sender:
         last = await outbound.last_sent_at(self._db)
         if last is not None and 0 <= now - last < 60:
             self._last_text_at = self._clock.monotonic() - (now - last)
-        await self._look_around()
+        await self._view.refresh(self._clock.now())
         if self._radio.state is LinkState.UP:
             self._events.append(LinkChange(LinkState.UP, "already up"))
 
@@ -134,7 +130,7 @@ class Sender:
 
     def on_heard(self, heard: Heard) -> None:
         """A node was heard; of interest only where something is held for it. The internet is no way back."""
-        if not heard.via_mqtt and node_id(heard.from_num) in self._held_nodes:
+        if not heard.via_mqtt and node_id(heard.from_num) in self._view.held_nodes:
             self._enqueue(heard)
 
     def on_alert(self, alert: Alert) -> None:
@@ -148,15 +144,15 @@ class Sender:
     def status(self) -> dict[str, object]:
         """Facts for ``status``; JSON types only."""
         return {
-            **self._counts,
-            "airtime": self._governor.status(self._queued_ms) | {"today": self._today},
+            **self._view.counts,
+            "airtime": self._governor.status(self._view.queued_ms) | {"today": self._view.today},
             "problems": self._problems.listed(),
         }
 
     @property
     def queued_ms(self) -> int:
         """Time on air of what is queued, as of the last turn: the governor counts it as reserved."""
-        return self._queued_ms
+        return self._view.queued_ms
 
     async def step(self) -> float:
         """One turn: everything that can be done now. Returns the seconds until there is something to do."""
@@ -173,7 +169,7 @@ class Sender:
         await self._time_out()
         await self._end_overdue()
         delay = await self._send_next()
-        await self._look_around()
+        await self._view.refresh(self._clock.now())
         self._progress = self._clock.monotonic()
         return 0.0 if self._events else min(delay, self._next_timeout(), LOOK_AGAIN_S)
 
@@ -208,18 +204,6 @@ class Sender:
             for wait in waits:
                 wait.cancel()
 
-    async def _look_around(self) -> None:
-        self._held_nodes = await outbound.nodes_with_held(self._db)
-        self._counts = await outbound.counts(self._db)
-        self._queued_ms = await outbound.queued_airtime_ms(self._db)
-        self._newest_id = await outbound.newest_id(self._db)
-        spent = await airtime.on_day(self._db, self._clock.now())
-        self._today = {
-            "packets": sum(packets for _, packets, _ in spent),
-            "airtime_ms": sum(ms for _, _, ms in spent),
-            "by_node": {node: ms for node, _, ms in spent[:MOST_NODES]},
-        }
-
     async def _follow_clock(self) -> None:
         """A Pi's clock jumps when the network arrives: what waits must neither expire nor wait for years."""
         offset = self._clock.now() - self._clock.monotonic()
@@ -227,7 +211,7 @@ class Sender:
         if abs(jump) < CLOCK_JUMP_S:
             return
         log.warning("the computer's clock jumped by %.0f s; waiting packets keep their time", jump)
-        newest = self._newest_id
+        newest = self._view.newest_id
         await self._db.transaction(lambda tx: outbound.shift_times(tx, jump, up_to_id=newest))
         self._wall_offset = offset
 
