@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from meshai.commands.base import Call, Command, Outcome, Reply
-from meshai.storage import nodes
+from meshai.storage import delivery_counts
 from meshai.storage.database import Transaction
 
 
@@ -28,9 +28,9 @@ class Ping(Command):
         if question.rssi is not None:
             facts.append(f"RSSI {question.rssi} dBm")
         report = f"pong: heard you {', '.join(facts)}."
-        node = await nodes.get(tx, call.person.node_id)
-        if node is not None and node.parts_sent:
-            report += f" To you: {node.parts_delivered}/{node.parts_sent} parts delivered."
+        delivered, known = await delivery_counts.recent_rate(tx, call.person.node_id)
+        if known:
+            report += f" To you: {delivered} of my last {known} parts arrived."
         return Reply(report)
 
 
