@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -11,6 +12,9 @@ from pathlib import Path
 
 from meshai.errors import MissingError
 from meshai.ops import log as logs
+
+LONGEST_PLACE = 75
+"""Bytes; the name of the directory and of the control socket follow."""
 
 
 def host(play: Callable[[Path], Awaitable[None]], *, verbose: bool) -> None:
@@ -24,11 +28,17 @@ def host(play: Callable[[Path], Awaitable[None]], *, verbose: bool) -> None:
     else:
         logging.getLogger().addHandler(logging.NullHandler())  # without a handler Python prints warnings by itself
     try:
-        directory = tempfile.TemporaryDirectory(prefix="meshai-", ignore_cleanup_errors=True)
+        directory = tempfile.TemporaryDirectory(prefix="meshai-", dir=_place(), ignore_cleanup_errors=True)
     except OSError as error:
         raise MissingError(f"there is no place for temporary files: {error.strerror or 'error'}") from None
     with directory as path:
         asyncio.run(_until_told(play(Path(path))))
+
+
+def _place() -> str:
+    """Where temporary files go; a Unix socket in it must not have a path of more than 107 bytes."""
+    usual = tempfile.gettempdir()
+    return usual if len(os.fsencode(usual)) <= LONGEST_PLACE else "/tmp"  # noqa: S108 - the directory in it is private
 
 
 async def _until_told(playing: Awaitable[None]) -> None:

@@ -113,6 +113,14 @@ async def test_chat_with_a_model_strips_terminal_escapes(env):
     assert server.requests[0].last.endswith("hi")
 
 
+async def test_chat_works_below_a_very_long_directory(env, tmp_path):
+    """A Unix socket's path has at most 107 bytes."""
+    place = tmp_path / ("x" * 110)
+    place.mkdir()
+    code, out = await output(*MESHAI, "chat", env=env | {"TMPDIR": str(place)}, text="")
+    assert code == 0, out
+
+
 async def test_chat_tells_that_a_line_was_too_long(env):
     code, out = await output(*MESHAI, "chat", "--speed", "30", env=env, text="x" * 221)
     assert code == 0, out
