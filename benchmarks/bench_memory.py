@@ -2,9 +2,10 @@
 
     python -m benchmarks.bench_memory [--turns N] [--context N]
 
-For each strategy, and for "send everything" and "last N only": facts found in the prompt of a direct question by age,
-superseded values shown as if they held, tokens of the prompt, model calls for memory, and how much of a prompt the server
-has seen before. Once with a summariser that keeps what it can, once with one that loses every tenth sentence. No network.
+For each strategy, and for "send everything" and "last N only": facts found in the prompt of a direct question, and in
+the summaries alone, by age; superseded values shown as if they held; tokens of a prompt; model calls for memory; how
+much of a prompt the server has seen before. Once with a summariser that keeps what it can, once with one that loses
+every tenth sentence. No network.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.report import result, row
 from meshai.config.model import Memory as MemorySettings
 from meshai.llm.base import ChatRequest, Completion, Delta, Finish
 from meshai.memory import extractive
@@ -36,17 +38,34 @@ PERSONA = (
 PLANTED = 60
 SUPERSEDED = 10
 AGES = (("oldest quarter", 0.0, 0.25), ("middle", 0.25, 0.75), ("newest quarter", 0.75, 1.01))
-WORDS = (
-    "ridge valley stove antenna battery solar panel weather snow wind trail river bridge hut summit radio repeater cable"
-    " mast tent boots rope map compass lake forest meadow cabin kettle lamp stone path storm cloud rain morning evening"
-).split()
-THINGS = (
-    "tent bicycle kayak van boat drone camera telescope accordion sledge kite lantern backpack generator canoe tractor"
-    " piano beehive greenhouse workshop garage cellar stove chimney barometer sextant anvil loom kiln sauna orchard"
-    " windmill hammock toboggan snowmobile scooter unicycle trailer caravan hovercraft raft paddle saddle anchor buoy"
-    " winch crane ladder scaffold tripod easel lathe plough harvester incubator aquarium terrarium vault safe locker"
-).split()
-COLOURS = "crimson teal ochre indigo maroon olive turquoise magenta amber ivory violet copper".split()
+WORDS = [
+    "ridge", "valley", "stove", "antenna", "battery", "solar", "panel", "weather", "snow", "wind", "trail",
+    "river", "bridge", "hut", "summit", "radio", "repeater", "cable", "mast", "tent", "boots", "rope", "map",
+    "compass", "lake", "forest", "meadow", "cabin", "kettle", "lamp", "stone", "path", "storm", "cloud", "rain",
+    "morning", "evening",
+]  # fmt: skip
+THINGS = [
+    "tent", "bicycle", "kayak", "van", "boat", "drone", "camera", "telescope", "accordion", "sledge", "kite",
+    "lantern", "backpack", "generator", "canoe", "tractor", "piano", "beehive", "greenhouse", "workshop",
+    "garage", "cellar", "stove", "chimney", "barometer", "sextant", "anvil", "loom", "kiln", "sauna", "orchard",
+    "windmill", "hammock", "toboggan", "snowmobile", "scooter", "unicycle", "trailer", "caravan", "hovercraft",
+    "raft", "paddle", "saddle", "anchor", "buoy", "winch", "crane", "ladder", "scaffold", "tripod", "easel",
+    "lathe", "plough", "harvester", "incubator", "aquarium", "terrarium", "vault", "safe", "locker",
+]  # fmt: skip
+COLOURS = [
+    "crimson",
+    "teal",
+    "ochre",
+    "indigo",
+    "maroon",
+    "olive",
+    "turquoise",
+    "magenta",
+    "amber",
+    "ivory",
+    "violet",
+    "copper",
+]
 GOALS = {"found_percent": 95.0, "superseded_shown": 0, "calls_per_exchange": 0.12, "saved_percent": 90.0}
 
 
@@ -73,7 +92,7 @@ class Clock:
     def monotonic(self) -> float:
         return self.at
 
-    async def sleep(self, seconds: float) -> None:
+    async def sleep(self, seconds: float) -> None:  # noqa: ARG002 - the protocol's signature
         await asyncio.get_running_loop().create_future()
 
 
@@ -138,10 +157,13 @@ def plants(turns: int) -> list[Plant]:
     ]
 
 
-def small_talk(turn: int, dice: random.Random) -> tuple[str, str]:
+def small_talk(dice: random.Random) -> tuple[str, str]:
     """A mesh-sized exchange about nothing."""
     words = [dice.choice(WORDS) for _ in range(8)]
-    question = f"How is the {words[0]} near the {words[1]} with this {words[2]}, and the {words[3]}?"
+    if dice.random() < 0.3:
+        question = f"How is the {words[0]} near the {words[1]} with this {words[2]}, and the {words[3]}?"
+    else:
+        question = f"We came past the {words[0]} and the {words[1]}, saw a {words[2]}, and rest at the {words[3]} now."
     answer = (
         f"The {words[4]} should be fine at the moment, but take care of the {words[5]} and of the {words[6]}."
         f" Many people check the {words[7]} first and go early."
@@ -156,17 +178,19 @@ class Figures:
     prompts: list[int] = field(default_factory=list)
     shared: list[float] = field(default_factory=list)
     found: dict[str, list[bool]] = field(default_factory=dict)
+    in_summary: dict[str, list[bool]] = field(default_factory=dict)
     superseded: int = 0
     memory_calls: int = 0
     memory_tokens: int = 0
     standing: int = 0
 
-    def row(self, turns: int) -> dict[str, Any]:
+    def figures(self, turns: int) -> dict[str, Any]:
         hits = [hit for found in self.found.values() for hit in found]
         return {
             "found_percent": percent(hits),
-            **{f"found_{age.replace(' ', '_')}_percent": percent(self.found.get(age, [])) for age, _, _ in AGES},
+            **{f"found_{age.split()[0]}_percent": percent(self.found.get(age, [])) for age, _, _ in AGES},
             "superseded_shown": self.superseded,
+            **{f"summary_{age.split()[0]}_percent": percent(self.in_summary.get(age, [])) for age, _, _ in AGES},
             "prompt_tokens_mean": round(sum(self.prompts) / max(len(self.prompts), 1)),
             "standing_tokens": self.standing,
             "calls_per_exchange": round(self.memory_calls / turns, 3),
@@ -217,7 +241,7 @@ async def run_strategy(strategy: str, *, turns: int, context: int, loss: float) 
         )
         before = ""
         for turn in range(turns):
-            question, answer = small_talk(turn, dice)
+            question, answer = small_talk(dice)
             if turn in by_turn:
                 question = by_turn[turn].text
             clock.at += 90
@@ -229,11 +253,13 @@ async def run_strategy(strategy: str, *, turns: int, context: int, loss: float) 
             await store(db, conv.id, "assistant", answer, clock)
             memory.note_exchange(conv.id)
             await memory.settle()
+        standing = await memory.summary_text(conv.id)
         for plant in planted:
             if plant.question:
+                figures.in_summary.setdefault(age_of(plant, turns), []).append(plant.value in standing)
                 prompt = await memory.prompt(ask(conv.id, plant.question, (), context))
                 judge(figures, text_of(prompt), plant, age_of(plant, turns))
-        figures.standing = estimate(await memory.summary_text(conv.id))
+        figures.standing = estimate(standing)
         await memory.stop()
         await db.close()
     figures.memory_calls, figures.memory_tokens = model.calls, model.tokens
@@ -269,7 +295,7 @@ def run_plain(kind: str, *, turns: int, context: int) -> Figures:
         return "\n".join(lines)
 
     for turn in range(turns):
-        question, answer = small_talk(turn, dice)
+        question, answer = small_talk(dice)
         if turn in by_turn:
             question = by_turn[turn].text
         prompt = shown(question)
@@ -287,39 +313,72 @@ def run_plain(kind: str, *, turns: int, context: int) -> Figures:
 
 async def measure(turns: int, context: int) -> dict[str, Any]:
     """Every run's figures, and the goals of DESIGN §5."""
-    result: dict[str, Any] = {"turns": turns, "context_tokens": context, "planted": PLANTED, "superseded": SUPERSEDED}
-    result["send everything"] = run_plain("everything", turns=turns, context=context).row(turns)
-    result["last N only"] = run_plain("last", turns=turns, context=context).row(turns)
+    runs: dict[str, Any] = {"turns": turns, "context_tokens": context, "planted": PLANTED, "superseded": SUPERSEDED}
+    runs["send everything"] = run_plain("everything", turns=turns, context=context).figures(turns)
+    runs["last N only"] = run_plain("last", turns=turns, context=context).figures(turns)
     for loss in (0.0, 0.1):
         for strategy in STRATEGIES:
             figures = await run_strategy(strategy, turns=turns, context=context, loss=loss)
-            result[f"{strategy}{' lossy' if loss else ''}"] = figures.row(turns)
+            runs[f"{strategy}{' lossy' if loss else ''}"] = figures.figures(turns)
     everything = run_plain("everything", turns=200, context=context)
     tiered = await run_strategy("tiered", turns=200, context=context, loss=0.0)
-    result["saved_percent_at_200_exchanges"] = round(100 - 100 * tiered.prompts[-1] / everything.prompts[-1], 1)
-    result["goals"] = GOALS
-    return result
+    spent = sum(tiered.prompts[-10:]) / sum(everything.prompts[-10:])
+    runs["saved_percent_at_200_exchanges"] = round(100 - 100 * spent, 1)
+    runs["goals"] = GOALS
+    return runs
 
 
 def show(result: dict[str, Any]) -> None:
-    rows = {name: row for name, row in result.items() if isinstance(row, dict) and name != "goals"}
-    columns = list(next(iter(rows.values())))
-    print(f"memory: {result['turns']} turns, {result['planted']} facts, context {result['context_tokens']}")
-    print(f"{'':18}" + "".join(f"{column.replace('_percent', ' %').replace('_', ' '):>32}" for column in columns))
-    for name, row in rows.items():
-        print(f"{name:18}" + "".join(f"{row[column]:>32}" for column in columns))
+    runs = {name: run for name, run in result.items() if isinstance(run, dict) and name != "goals"}
+    columns = list(next(iter(runs.values())))
+    print(f"memory: {result['turns']} turns, {result['planted']} facts, context {result['context_tokens']} tokens")
+    for number, column in enumerate(columns, 1):
+        print(f"  ({number}) {column.replace('_percent', ' %').replace('_', ' ')}")
+    print(" " * 18 + "".join(f"{f'({number})':>9}" for number in range(1, len(columns) + 1)))
+    for name, run in runs.items():
+        print(f"{name:18}" + "".join(f"{run[column]:>9}" for column in columns))
     print(f"prompt at 200 exchanges, against sending everything: -{result['saved_percent_at_200_exchanges']} %")
 
 
+def rows_of(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """The lines of DESIGN §5 this part measures."""
+    tiered, lossy = result["tiered"], result["tiered lossy"]
+    saved = result["saved_percent_at_200_exchanges"]
+    context = result["context_tokens"]
+    return [
+        row("prompt tokens at 200 exchanges, against sending everything", "-90 %", f"-{saved} %", saved >= 90),
+        row(
+            "model calls for memory per exchange",
+            "≤ 0.12",
+            str(tiered["calls_per_exchange"]),
+            tiered["calls_per_exchange"] <= 0.12,
+        ),
+        row(
+            f"planted facts found at {context} tokens after {result['turns']} turns",
+            "≥ 95 %",
+            f"{tiered['found_percent']} %",
+            tiered["found_percent"] >= 95,
+        ),
+        row("superseded values shown", "0", str(tiered["superseded_shown"]), tiered["superseded_shown"] == 0),
+        row(
+            "oldest quarter found, a summariser that loses a tenth",
+            "≥ 90 %",
+            f"{lossy['found_oldest_percent']} %",
+            lossy["found_oldest_percent"] >= 90,
+        ),
+        row("prefix reuse between two prompts", "", f"{tiered['prefix_reuse_percent']} %"),
+    ]
+
+
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Print the table and return the figures for results.json."""
+    """Print the table; returns the rows of DESIGN §5 and the figures for results.json."""
     parser = argparse.ArgumentParser(description="memory strategies side by side")
     parser.add_argument("--turns", type=int, default=600)
     parser.add_argument("--context", type=int, default=2048)
     options, _ = parser.parse_known_args(argv)
-    result = asyncio.run(measure(options.turns, options.context))
-    show(result)
-    return {"memory": result}
+    measured = asyncio.run(measure(options.turns, options.context))
+    show(measured)
+    return result(rows_of(measured), memory=measured)
 
 
 if __name__ == "__main__":
