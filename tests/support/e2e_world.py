@@ -163,7 +163,13 @@ class Process(Base):
     async def meshai(self, *args):
         """Run a command to its end: (exit code, stdout, stderr)."""
         process = await self.spawn(*args)
-        out, err = await process.communicate()
+        try:
+            async with asyncio.timeout(20.0):
+                out, err = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.communicate()
         return process.returncode, out.decode(), err.decode()
 
     def env(self):
