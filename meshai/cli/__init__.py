@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "memory": ("meshai.cli.memory", "Look into the archive, check it, repair it, take it along."),
     "replay": ("meshai.cli.replay", "Show the exact prompt behind an answer."),
     "identity": ("meshai.cli.identity", "Show the keys of the nodes; accept a changed one."),
+    "service": ("meshai.cli.service", "Install the system service, update it, look at it."),
     "demo": ("meshai.cli.demo", "Watch a conversation on a virtual mesh; needs no hardware."),
     "chat": ("meshai.cli.chat", "Be the phone yourself, on a virtual mesh."),
     "simulate": ("meshai.cli.simulate", "Serve a virtual mesh on two TCP ports."),
