@@ -27,10 +27,11 @@ from meshai.llm.base import ChatModel
 from meshai.memory.memory import Memory
 from meshai.operations import operations
 from meshai.operations.base import silent
+from meshai.operations.contact import ContactOperations
 from meshai.ops.health import Health
 from meshai.ops.node_advice import node_problems
 from meshai.pause import Pause
-from meshai.radio.link import RadioLink
+from meshai.radio.link import LinkEvent, RadioLink
 from meshai.reception import Reception
 from meshai.recovery import Recovery
 from meshai.storage import nodes, tokens
@@ -107,7 +108,11 @@ class Daemon:
         self.front = Front(db, lambda: self.settings, clock, self.dispatcher, self.responder, self.notices, self.pause)
         self.inbox = Inbox(db, lambda: self.settings, clock, node=lambda: link.node, peer=link.peer)
         self.favourites = Favourites(db, link, clock, is_wanted=lambda: self.settings.access.favourite)
-        self.operations = operations(db, clock, self.memory, lambda: self.settings, accepted=self.favourites.rejoin)
+        self.contact = ContactOperations(clock, lambda: link.node, link.peer)
+        self.operations = {
+            **operations(db, clock, self.memory, lambda: self.settings, accepted=self.favourites.rejoin),
+            **self.contact.table(),
+        }
         self.recovery = Recovery(db, lambda: self.settings, clock, self.front, self.responder, self.exchange)
         self.unsaved = Unsaved(
             db,
@@ -157,6 +162,10 @@ class Daemon:
             for row in waiting
         ]
 
+    def _heard(self, event: LinkEvent) -> None:
+        if not self.contact.take(event):
+            self.reception.sink(event)
+
     def _look_at_node(self) -> None:
         for problem in self.problems():
             log.error("%s", problem)
@@ -173,7 +182,7 @@ class Daemon:
         await self.recovery.resume()
         self.reception.start()
         self._stopping.append(self.reception.stop)
-        await self.link.start(self.reception.sink)
+        await self.link.start(self._heard)
         self._stopping.append(self.unsaved.stop)
         self._stopping.append(self.link.stop)
         self._stopping.append(self.favourites.stop)

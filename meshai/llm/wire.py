@@ -120,6 +120,11 @@ class Wire:
 
     async def get_json(self, url: str, timeout_s: float) -> object:
         """What a GET answers, None when it answers anything but JSON with status 200. Raises WireError."""
+        status, body = await self.get(url, timeout_s)
+        return body if status == 200 else None
+
+    async def get(self, url: str, timeout_s: float) -> tuple[int, object]:
+        """Status and JSON of a GET, None for a body that is none. Raises WireError when there is no answer."""
         await self._ready()
         assert self._http is not None
         secret = self._key.get_secret_value()
@@ -127,12 +132,10 @@ class Wire:
         patience = Patience(self._clock, timeout_s, self._clock.monotonic() + timeout_s)
         async with self._mapped():
             response = await patience.within(self._http.get(url, headers=headers))
-            if response.status_code != 200:
-                return None
             try:
-                return response.json()
+                return response.status_code, response.json()
             except ValueError:
-                return None
+                return response.status_code, None
 
     async def aclose(self) -> None:
         """Close the connections."""
