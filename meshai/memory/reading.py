@@ -14,6 +14,7 @@ from meshai.memory.compact import Compactor
 from meshai.memory.context import Context
 from meshai.memory.facts import asks_for_the_past, line_of, mark_outdated
 from meshai.memory.search import Hit, search
+from meshai.memory.tokens import PER_MESSAGE
 from meshai.storage import conversations, facts, messages, summaries
 from meshai.storage.conversations import Conversation
 from meshai.storage.facts import Fact
@@ -64,7 +65,7 @@ class Reader:
             rows = await self._rows(conv, ask, first=conv.epoch_start_seq, limit=pairs * 2)
             return Material(window=rows, named=named, window_pairs=pairs)
         rows = await self._rows(conv, ask, first=conv.anchor_seq, limit=WINDOW_ROWS)
-        if len(rows) > 1 and await self._is_relieved(conv, ask):
+        if len(rows) > 1 and self._is_full(rows, ask) and await self._is_relieved(conv, ask):
             conv = await conversations.load(self._ctx.db, conv.id)
             rows = await self._rows(conv, ask, first=conv.anchor_seq, limit=WINDOW_ROWS)
         changes = await facts.superseded(self._ctx.db, conv.id) if self._ctx.settings.facts else []
@@ -82,7 +83,15 @@ class Reader:
 
     async def _rows(self, conv: Conversation, ask: Ask, *, first: int, limit: int) -> list[StoredMessage]:
         rows = await messages.newest(self._ctx.db, conv.id, first, limit=limit + len(ask.message_ids))
-        return [row for row in rows if row.id not in ask.message_ids]
+        asked = max(ask.message_ids, default=None)
+        return [row for row in rows if row.id not in ask.message_ids and not _is_next_question(row, asked)]
+
+    def _is_full(self, rows: Sequence[StoredMessage], ask: Ask) -> bool:
+        """A look without the database, for nearly every prompt: could the window be over its hard limit?"""
+        assert self._ctx.budget is not None
+        measure = self._ctx.measure()
+        tokens = sum(measure(row.content) + PER_MESSAGE for row in rows) + measure(ask.question)
+        return tokens * 100 > self._ctx.budget.window * self._ctx.settings.tuning.hard_percent
 
     async def _is_relieved(self, conv: Conversation, ask: Ask) -> bool:
         """Digest a full window on the spot (S2-16); failing to is no reason not to answer."""
@@ -136,3 +145,8 @@ def snippet(hit: Hit, changes: Changes) -> Snippet:
     """A hit as a prompt shows it."""
     text = mark_outdated(hit.content, changes)
     return Snippet(hit.message_id, hit.seq, hit.sender_name or hit.role, hit.created_at, text)
+
+
+def _is_next_question(row: StoredMessage, asked: int | None) -> bool:
+    """What was asked after the question has an answer of its own; an answer that came later belongs to earlier ones."""
+    return asked is not None and row.role == "user" and row.id > asked

@@ -76,18 +76,14 @@ async def current_with_seq(q: Queries, conv_id: int) -> list[tuple[Fact, int, bo
 
 async def superseded(q: Queries, conv_id: int) -> list[tuple[Fact, Fact]]:
     """What held before and what took its place, in this epoch or pinned; newest change first."""
+    columns = ", ".join(f"{side}.{field.name} AS {side}_{field.name}" for side in ("f", "n") for field in fields(Fact))
     rows = await q.fetch_all(
-        f"SELECT {_COLUMNS} FROM facts f WHERE conv_id = ? AND superseded_by IS NOT NULL"
-        " AND (origin = 'user' OR epoch = (SELECT epoch FROM conversations WHERE id = f.conv_id))"
-        " ORDER BY invalid_at DESC, id DESC LIMIT 100",
+        f"SELECT {columns} FROM facts f JOIN facts n ON n.id = f.superseded_by WHERE f.conv_id = ?"
+        " AND (f.origin = 'user' OR f.epoch = (SELECT epoch FROM conversations WHERE id = f.conv_id))"
+        " ORDER BY f.invalid_at DESC, f.id DESC LIMIT 100",
         (conv_id,),
     )
-    pairs: list[tuple[Fact, Fact]] = []
-    for old in [_fact(row) for row in rows]:
-        new = await get(q, old.superseded_by or 0)
-        if new is not None:
-            pairs.append((old, new))
-    return pairs
+    return [(_fact(row, "f_"), _fact(row, "n_")) for row in rows]
 
 
 async def get(q: Queries, fact_id: int) -> Fact | None:
@@ -198,7 +194,7 @@ async def _make_room(tx: Transaction, conv_id: int, now: float) -> int:
     )
 
 
-def _fact(row: Row) -> Fact:
-    values = {field.name: row[field.name] for field in fields(Fact)}
+def _fact(row: Row, prefix: str = "") -> Fact:
+    values = {field.name: row[prefix + field.name] for field in fields(Fact)}
     values["pinned"] = bool(values["pinned"])
     return Fact(**values)

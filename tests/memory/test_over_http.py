@@ -92,8 +92,8 @@ async def test_summary_call_is_one_message_with_its_own_limits(world: Any, serve
 
 @pytest.mark.parametrize(
     "reply",
-    [Reply.error(500), Reply.unauthorized(), Reply.garbage(), Reply(text=""), Reply(echo=True), Reply(no_choices=True)],
-    ids=["500", "401", "garbage", "empty", "echo", "no choices"],
+    [Reply.error(400), Reply.unauthorized(), Reply.garbage(), Reply(text=""), Reply(echo=True), Reply(no_choices=True)],
+    ids=["400", "401", "garbage", "empty", "echo", "no choices"],
 )
 async def test_broken_server_never_becomes_memory(world: Any, server: ScriptedServer, reply: Reply) -> None:  # I4
     for n in range(14):

@@ -313,7 +313,7 @@ def test_promises_survive_everything(kit: Any) -> None:
     run_state_machine_as_test(
         lambda: Machine(kit),
         settings=settings(
-            max_examples=25, stateful_step_count=40, deadline=None, derandomize=True,
+            max_examples=20, stateful_step_count=40, deadline=None, derandomize=True,
             suppress_health_check=list(HealthCheck),
         ),
     )  # fmt: skip
