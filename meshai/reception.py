@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 MAX_EVENTS = 10_000
 """A node's own queue holds 32 packets; so many unhandled ones mean the database hangs. The oldest go."""
 FLUSH_EVERY_S = 60.0
+DRAIN_S = 5.0
+"""At the end: what the node has handed over is gone there, so it is stored first (protocol.md §2.5)."""
 
 
 class Reception:
@@ -46,7 +48,7 @@ class Reception:
         self._favourites = favourites
         self._unsaved = unsaved
         self._on_up = on_up
-        self._events: asyncio.Queue[LinkEvent] = asyncio.Queue()
+        self._events: asyncio.Queue[LinkEvent | None] = asyncio.Queue()
         self._heard: dict[int, Heard] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._last_turn = clock.monotonic()
@@ -70,15 +72,17 @@ class Reception:
         ]
 
     async def stop(self) -> None:
-        """Stop consuming and store who was heard."""
+        """Store what was taken from the node and who was heard; the link is closed by now."""
+        if self._tasks:
+            self._events.put_nowait(None)
+            await asyncio.wait(self._tasks[:1], timeout=DRAIN_S)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._flush()
 
     async def _consume(self) -> None:
-        while True:
-            event = await self._events.get()
+        while (event := await self._events.get()) is not None:
             try:
                 await self.handle(event)
             except StorageError as error:

@@ -64,6 +64,8 @@ def read_peer(nodes: object, num: int) -> Peer | None:
     if not entry:
         return None
     user = _user(entry)
+    if user.get("hwModel") == "UNSET" and "macaddr" not in user and "publicKey" not in user:
+        user = {}  # made up by the library for a number it heard; the node has not introduced itself
     return Peer(
         num=num,
         long_name=_text(user.get("longName")),

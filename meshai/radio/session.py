@@ -122,7 +122,10 @@ class Session:
 
     def administer(self, field: str, value: int) -> None:
         """Blocking. One local admin command."""
-        self._live_interface().administer(**{field: value})
+        iface = self._live_interface()
+        iface.administer(**{field: value})
+        if field == "remove_by_nodenum" and iface.nodesByNum is not None:
+            iface.nodesByNum.pop(value, None)  # the library keeps its copy: the next NodeInfo must show as news
 
     def close(self) -> threading.Thread:
         """Start closing in a throw-away thread, which may hang, and return that thread."""

@@ -41,10 +41,14 @@ async def accepted(world):
 
 
 async def forget_and_meet(world):
-    """The radio forgets the node; the next NodeInfo brings the new key."""
-    await world.until(lambda: world.zoe.num not in world.bot.database)
-    world.zoe.node.modules.send_nodeinfo(at_once=True)
-    await world.until(lambda: world.bot.database.key_of(world.zoe.num) == world.zoe.node.public_key)
+    """The radio forgets the old key; some minutes later the node introduces itself."""
+    new = world.zoe.node.public_key
+    old = world.value("SELECT public_key FROM identities ORDER BY rowid LIMIT 1")
+    await world.until(lambda: world.bot.database.key_of(world.zoe.num) != old)
+    await world.pass_time(30)
+    while world.bot.database.key_of(world.zoe.num) != new:
+        world.zoe.node.modules.send_nodeinfo(at_once=True)
+        await world.pass_time(10)
 
 
 async def test_undecodable_dm_raises_the_alarm_that_names_the_command(world, caplog):

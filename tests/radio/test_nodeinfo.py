@@ -85,6 +85,13 @@ def test_secondary_without_key_shares_the_primary_key():
     assert not read_node(interface(channels=channels)).channels[1].has_default_key
 
 
+def test_name_made_up_by_the_library_is_no_name():
+    """For each number heard it files "Meshtastic 0002"; only NodeInfo is an introduction."""
+    user = {"id": "!b0b00002", "longName": "Meshtastic 0002", "shortName": "0002", "hwModel": "UNSET"}
+    assert read_peer({PEER: {"num": PEER, "user": user}}, PEER).long_name == ""
+    assert read_peer({PEER: {"num": PEER, "user": user | {"publicKey": "AAAA"}}}, PEER).long_name == "Meshtastic 0002"
+
+
 def test_peer_shows_no_key():
     """§6: the key in the library's node list can be forged, so it is not even passed on."""
     nodes = {PEER: {"num": PEER, "user": {"longName": "User", "publicKey": "x"}, "isFavorite": True, "snr": "NaN"}}

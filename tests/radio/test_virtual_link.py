@@ -150,6 +150,9 @@ async def test_favourite_and_removal_take_effect(world, up):
     await watcher.until(lambda: world.bot.database.get(world.user.num).favourite)
     await link.remove_node(world.user.num)
     await watcher.until(lambda: world.user.num not in world.bot.database)
+    await watcher.until(lambda: link.peer(world.user.num) is None)  # until its next NodeInfo (§9.1)
+    world.user.modules.send_nodeinfo(at_once=True)
+    await watcher.until(lambda: link.peer(world.user.num) is not None and link.peer(world.user.num).long_name == "Zoe")
 
 
 async def test_own_telemetry_is_read(world, up):

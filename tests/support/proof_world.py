@@ -91,25 +91,35 @@ class ProofWorld:
     """``async with ProofWorld(path) as world``: a bot's node on a TCP port, people around it, the daemon, a model."""
 
     def __init__(
-        self, path, *, people=1, loss=0.0, seed=1, region="US", model=True, channels=(), speed=SPEED, **sections
-    ):
+        self, path, *, people=1, loss=0.0, seed=1, model=True, channels=(), speed=SPEED, guest_of=None, node=None,
+        radio=None, **sections,
+    ):  # fmt: skip
+        """``radio``: the nodes' settings. ``guest_of`` and ``node``: a second daemon on a node of another's mesh."""
         self.path, self.database = path, path / "meshai.db"
-        self.clock = FastClock(speed)
-        self.mesh = Mesh(seed=seed, speed=speed)
-        self.mesh.timeline.real = self.mesh.timeline.now  # the node's calendar runs with the mesh, too
-        common = {"region": region, "channels": list(channels)} if channels else {"region": region}
-        self.bot = self.mesh.add(NodeSettings(long_name="Bot", **common))
-        nodes = [self.mesh.add(NodeSettings(long_name=f"Person {n}", **common)) for n in range(people)]
-        for node in nodes:
-            self.mesh.link(self.bot, node, Link(loss=loss, snr=6.0))
-        self.mesh.introduce()
-        self.phones = [Phone(node) for node in nodes]
+        self.guest = guest_of is not None
+        if self.guest:
+            self.clock, self.mesh, self.bot, self.phones = guest_of.clock, guest_of.mesh, node, []
+        else:
+            self.clock = FastClock(speed)
+            self._populate(
+                people, Link(loss=loss, snr=6.0), seed, {"channels": list(channels)} if channels else {}, radio
+            )
         self.port = TcpPort(self.bot)
         self.server = ScriptedServer(clock=self.clock)
         self.has_model, self.sections = model, sections
         self.before_send = self.after_send = _nothing
         self.events, self.handed, self.running, self.service, self.link = [], [], None, None, None
         self.timings = TIMINGS
+
+    def _populate(self, people, link, seed, common):
+        self.mesh = Mesh(seed=seed, speed=self.clock.speed)
+        self.mesh.timeline.real = self.mesh.timeline.now  # the node's calendar runs with the mesh, too
+        self.bot = self.mesh.add(NodeSettings(long_name="Bot", **common))
+        nodes = [self.mesh.add(NodeSettings(long_name=f"Person {n}", **common)) for n in range(people)]
+        for node in nodes:
+            self.mesh.link(self.bot, node, link)
+        self.mesh.introduce()
+        self.phones = [Phone(node) for node in nodes]
 
     @property
     def zoe(self):
@@ -137,7 +147,8 @@ class ProofWorld:
         return Settings.model_validate(sections)
 
     async def __aenter__(self):
-        self.mesh.start()
+        if not self.guest:
+            self.mesh.start()
         await self.port.start()
         await self.server.start()
         await self.start()
@@ -147,7 +158,8 @@ class ProofWorld:
         await self.stop()
         await self.server.stop()
         await self.port.stop()
-        self.mesh.stop()
+        if not self.guest:
+            self.mesh.stop()
 
     async def start(self):
         settings, computer = self.settings(), Computer(self.clock.speed)
