@@ -75,19 +75,32 @@ class Recovery:
     async def resume(self) -> None:
         """Resume questions younger than ten minutes; expire the others. Broken answers go on or are closed."""
         broken = {row.inbound_id: row for row in await answers.incomplete(self._db)}
+        last_of = {row.id: row.inbound_id for row in broken.values()}
+        together: dict[int, list[Question]] = {}  # by the last question of the turn, which comes last here, too
         for row in await inbound.open_questions(self._db):
             question = await self._db.transaction(partial(self._question, row))
-            await self._take(question, broken.pop(row.id, None))
+            last = last_of.get(row.answer_id or 0)
+            if row.id in broken:
+                await self._take_up(together.pop(row.id, []), question, broken.pop(row.id))
+            elif last is not None:
+                together.setdefault(last, []).append(question)
+            else:
+                await self._take(question)
         for answer in broken.values():
             await self._db.transaction(partial(self._close, answer))
 
-    async def _take(self, question: Question, broken: AnswerRow | None) -> None:
-        is_fresh = 0 <= self._clock.now() - question.received_at <= STALE_S
-        if broken is not None and is_fresh:
-            self._responder.submit(question, resumes=broken)
-        elif broken is not None:
-            await self._exchange.close_broken(question, broken)
-        elif is_fresh:
+    async def _take_up(self, earlier: list[Question], question: Question, broken: AnswerRow) -> None:
+        """An answer that broke in the middle, with all the questions it answers."""
+        if self._is_fresh(question):
+            self._responder.submit(question, resumes=broken, earlier=earlier)
+        else:
+            await self._exchange.close_broken([*earlier, question], broken)
+
+    def _is_fresh(self, question: Question) -> bool:
+        return 0 <= self._clock.now() - question.received_at <= STALE_S
+
+    async def _take(self, question: Question) -> None:
+        if self._is_fresh(question):
             log.info("resuming a question of %s from before the restart", question.person.node_id)
             await self._front.resume(question)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import cast
@@ -108,10 +108,10 @@ class Exchange:
             with contextlib.suppress(asyncio.CancelledError):
                 await nod
 
-    async def close_broken(self, question: Question, row: AnswerRow) -> None:
+    async def close_broken(self, questions: Sequence[Question], row: AnswerRow) -> None:
         """Close an answer that a restart broke too long ago to go on: one part says so, what was sent is stored."""
         writer = await answer_writer.resume(self._outbox, self._db, row)
-        turn = Turn([question], resumes=row)
+        turn = Turn([*questions], resumes=row)
         await self._finish(turn, writer, Finish(), writer.close(), note=answer_writer.CUT_BY_RESTART)
 
     async def _begin(self, tx: Transaction, turn: Turn) -> None:
@@ -267,8 +267,15 @@ class Exchange:
                 finish = delta.finish or finish
                 if writer.add(delta.text):
                     turn.settled = True
-                    await self._db.transaction(writer.commit_ready)
+                    await self._db.transaction(lambda tx: self._commit_ready(tx, turn, writer))
         return finish
+
+    async def _commit_ready(self, tx: Transaction, turn: Turn, writer: AnswerWriter) -> None:
+        """Commit final parts. All questions point at their answer: a restart takes them up together, as one turn."""
+        await writer.commit_ready(tx)
+        if writer.answer_id is None and len(turn.questions) > 1:
+            earlier = [question.inbound_id for question in turn.questions[:-1]]
+            await inbound.join(tx, earlier, turn.last.inbound_id)
 
     async def _finish(
         self, turn: Turn, writer: AnswerWriter, finish: Finish, text: str, *, note: str = ""

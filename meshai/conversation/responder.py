@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from meshai.inbox import Question
@@ -85,8 +85,18 @@ class Responder:
         """Answers being made now."""
         return self._running
 
-    def submit(self, question: Question, *, continues: int | None = None, resumes: AnswerRow | None = None) -> bool:
-        """Queue a question; False when the queue is full and nothing was done."""
+    def submit(
+        self,
+        question: Question,
+        *,
+        continues: int | None = None,
+        resumes: AnswerRow | None = None,
+        earlier: Sequence[Question] = (),
+    ) -> bool:
+        """Queue a question; False when the queue is full and nothing was done.
+
+        ``earlier``: questions that the answer to be resumed answers together with this one.
+        """
         key = lane_key(question)
         lane = self._lanes.setdefault(key, _Lane())
         joined = continues is None and resumes is None and self._join(lane, question)
@@ -94,7 +104,7 @@ class Responder:
             if self.waiting >= self._max_waiting():
                 self._forget_if_idle(key)
                 return False
-            lane.waiting.append(Turn([question], continues=continues, resumes=resumes))
+            lane.waiting.append(Turn([*earlier, question], continues=continues, resumes=resumes))
         self._make_ready(key)
         self._pump()
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshai.storage.database import Queries, Transaction
@@ -87,6 +88,15 @@ async def set_state(
         "UPDATE inbound SET state = ?, reason = ?, updated_at = ?, answer_id = coalesce(?, answer_id) WHERE id = ?",
         (state, reason, now, answer_id, row_id),
     )
+
+
+async def join(tx: Transaction, row_ids: Sequence[int], last_id: int) -> None:
+    """These questions are answered together with a later one: they share its answer, which is being written."""
+    for row_id in row_ids:
+        await tx.execute(
+            "UPDATE inbound SET answer_id = (SELECT max(id) FROM answers WHERE inbound_id = ?) WHERE id = ?",
+            (last_id, row_id),
+        )
 
 
 async def open_questions(q: Queries) -> list[InboundRow]:

@@ -161,6 +161,27 @@ async def test_restart_in_mid_answer_loses_nothing(station):
     assert await station.states() == ["answered"]
 
 
+async def test_restart_in_mid_answer_takes_up_both_questions_together(station):
+    """Taken up alone, each would be answered once more, and the part that went out would stay a torso."""
+    long = "|".join([LONG[:260], LONG[260:520]])
+    station.model.gate.clear()
+    await station.dm("How far is")
+    await station.dm("the summit?")
+    station.model.replies = [long, long]
+    station.model.pieces_gate = asyncio.Semaphore(1)
+    station.model.gate.set()
+    await station.quiet()
+    assert [text[:4] for text in station.texts()] == ["[1] "]
+    await station.dm("And back?")
+    station.model.pieces_gate = None
+    await station.restart()
+    await station.quiet()
+    assert [text[:5] for text in station.texts()[1:3]] == ["[2] " + station.texts()[1][4], "[3/3]"]
+    assert station.prompt(-2).last.endswith("\n\nHow far is\nthe summit?")
+    assert station.prompt(-1).last.endswith("\n\nAnd back?")
+    assert await station.states() == ["answered"] * 3
+
+
 async def test_reply_to_a_bot_message_quotes_it(station):
     station.model.replies = ["The red tower."]
     await station.dm("Which tower?")
