@@ -79,6 +79,10 @@ class Service:
         Raises AlreadyRunningError, StorageError, MissingError, UsageError before anything was started.
         """
         settings = self.loaded.settings
+        if settings.web.enabled:
+            from meshai import web
+
+            web.require()
         path = paths.database_path(settings.storage.database, self.env)
         paths.make_private_dir(path.parent)
         async with contextlib.AsyncExitStack() as stack:
@@ -117,6 +121,7 @@ class Service:
         control = ControlServer(paths.control_socket(path, self.env), {"status": self._status, **daemon.operations})
         await control.start()
         stack.push_async_callback(control.stop)
+        await self._open_page(daemon, stack)
         self._listen_to_signals(stack)
         tasks = [
             asyncio.create_task(feed_watchdog(notifier, self._is_healthy, self.clock), name="watchdog"),
@@ -129,6 +134,19 @@ class Service:
         notifier.ready(self._status_line(daemon))
         self.ready.set()
         log.info("MeshAI %s is up; %s; database %s", __version__, daemon.model.label, path)
+
+    async def _open_page(self, daemon: Daemon, stack: contextlib.AsyncExitStack) -> None:
+        settings = self.loaded.settings
+        if not settings.web.enabled:
+            return
+        from meshai import web
+        from meshai.llm.keys import keys_for
+
+        keys = [*keys_for(settings.llm.endpoints, self.env), settings.web.token]
+        secrets = [key.get_secret_value() for key in keys]
+        page = web.page(daemon, settings.web, secrets=secrets, unwell=lambda: self._ill)
+        await page.start()
+        stack.push_async_callback(page.stop)
 
     def _record(self, db: Database, call: CallRecord) -> None:
         """Keep a model call's figures; a failure to keep them must not cost an answer."""

@@ -12,7 +12,6 @@ NOT_YET = "accepted, not used yet"
 
 LATER: Mapping[str, str] = {
     "knowledge": NOT_YET,
-    "web": NOT_YET,
 }
 
 

@@ -12,6 +12,7 @@ import uvicorn
 
 from meshai.config.model import Web
 from meshai.daemon import Daemon
+from meshai.errors import StorageError
 from meshai.storage.database import Reader
 from meshai.web.access import Hosts, Sessions
 from meshai.web.app import build
@@ -50,9 +51,14 @@ class WebServer:
         except OSError as error:
             log.error("no page: %s port %d: %s", self._web.host, self._web.port, error.strerror or error)  # noqa: TRY400 - said in full
             return False
+        try:
+            self._reader = await Reader.open(self._daemon.db.path)
+        except StorageError as error:
+            listener.close()
+            log.error("no page: %s", error)  # noqa: TRY400 - said in full
+            return False
         self.port = int(listener.getsockname()[1])
         logging.getLogger().addHandler(self.tail)
-        self._reader = await Reader.open(self._daemon.db.path)
         token = self._web.token.get_secret_value()
         sessions = Sessions(token, self._daemon.clock, cookie=f"meshai-{self.port}")
         self.site = Site(self._daemon, self._reader, sessions, self.tail, self._unwell)
