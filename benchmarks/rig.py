@@ -34,8 +34,16 @@ from meshai.radio.link import (
 )
 from meshai.storage.database import Database
 
-BOT = NodeInfo(num=0x0B07A1A1, long_name="MeshAI", public_key=bytes(range(32)), region="US", preset="SHORT_TURBO", bandwidth_khz=500.0, spreading_factor=7,
-               channels=(Channel(0, "ShortTurbo", is_primary=True, has_default_key=True),))  # fmt: skip
+BOT = NodeInfo(
+    num=0x0B07A1A1,
+    long_name="MeshAI",
+    public_key=bytes(range(32)),
+    region="US",
+    preset="SHORT_TURBO",
+    bandwidth_khz=500.0,
+    spreading_factor=7,
+    channels=(Channel(0, "ShortTurbo", is_primary=True, has_default_key=True),),
+)
 FIRST_NODE = 0x10000000
 
 
