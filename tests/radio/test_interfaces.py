@@ -176,12 +176,14 @@ async def test_bluetooth_failure_is_one_more_reason_to_retry(monkeypatch):
         raise BLEInterface.BLEError("No Meshtastic BLE peripheral found")
 
     monkeypatch.setattr(BLEInterface, "find_device", absent)
+    before = set(threading.enumerate())
     link, watcher = open_link(Connection(type="ble", ble_address="AA:BB"), SystemClock(), FAST), Watcher()
     await link.start(watcher)
     change = await watcher.change(LinkState.DOWN)
     await link.stop()
     assert "No Meshtastic BLE peripheral" in change.reason
-    assert not [thread for thread in threading.enumerate() if thread.name in {"BLEReceive", "radio sender"}]
+    left = set(threading.enumerate()) - before
+    assert not [thread for thread in left if thread.name in {"BLEReceive", "radio sender"}]
 
 
 async def test_serial_auto_explains_an_empty_bus(monkeypatch):
