@@ -30,6 +30,7 @@ from meshai.operations.base import silent
 from meshai.operations.contact import ContactOperations
 from meshai.ops.health import Health
 from meshai.ops.node_advice import node_problems
+from meshai.ops.node_facts import described
 from meshai.pause import Pause
 from meshai.radio.link import LinkEvent, RadioLink
 from meshai.reception import Reception
@@ -215,9 +216,7 @@ class Daemon:
         return {
             "uptime_s": round(self.clock.monotonic() - self.started_at, 1),
             "link": self.link.status(),
-            "node": {"id": node.id, "name": node.long_name, "region": node.region, "preset": node.preset}
-            if node
-            else None,
+            "node": described(node) if node else None,
             "queue": {"waiting": self.responder.waiting, "in_progress": self.responder.in_progress},
             "delivery": self.sender.status(),
             "airtime": self.governor.status(),

@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module, what `meshai --help` says); each module has a click command called `command`
     "run": ("meshai.cli.run", "Run the daemon in the foreground."),
     "status": ("meshai.cli.status", "Show how the running daemon is doing."),
+    "doctor": ("meshai.cli.doctor", "Check everything an installation needs."),
     "backup": ("meshai.cli.backup", "Copy the database, also while the daemon runs."),
     "restore": ("meshai.cli.restore", "Use a copy of the database again."),
     "memory": ("meshai.cli.memory", "Look into the archive, check it, repair it, take it along."),
