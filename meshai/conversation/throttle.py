@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from meshai.delivery.parts import MORE_HINT
+
 HOUR_S = 3600.0
 SAME_TEXT_LIMIT = 5
 MARKED_LIMIT = 3
@@ -101,9 +103,9 @@ class Throttle:
 
 
 def looks_like_bot(text: str) -> bool:
-    """Part marks or the marks of known bots; people type neither."""
+    """Part marks, our own hint, or the marks of known bots; people type none of them."""
     lowered = text.lstrip().casefold()
-    return bool(_PART_MARK.search(text)) or lowered.startswith(_BOT_MARKS)
+    return bool(_PART_MARK.search(text)) or lowered.startswith(_BOT_MARKS) or MORE_HINT in text
 
 
 def _forget_old(times: deque[float], now: float) -> None:

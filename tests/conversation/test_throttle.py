@@ -48,7 +48,7 @@ def test_another_bots_parts_are_silenced_within_eight_packets():
     assert Verdict.LOOP in verdicts[:8]
 
 
-@pytest.mark.parametrize("text", ["[1/3] first", "the end (2/3)", "m@i- hello", "🤖 hi"])
+@pytest.mark.parametrize("text", ["[1/3] first", "the end (2/3)", "m@i- hello", "🤖 hi", "Long … send !more"])
 def test_marks_of_bots_are_recognised(text):
     assert looks_like_bot(text)
 
