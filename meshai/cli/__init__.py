@@ -27,6 +27,7 @@ EXIT_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
 COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module, what `meshai --help` says); each module has a click command called `command`
     "run": ("meshai.cli.run", "Run the daemon in the foreground."),
+    "setup": ("meshai.cli.setup", "Set up node, model and configuration; become its admin."),
     "status": ("meshai.cli.status", "Show how the running daemon is doing."),
     "doctor": ("meshai.cli.doctor", "Check everything an installation needs."),
     "backup": ("meshai.cli.backup", "Copy the database, also while the daemon runs."),

@@ -215,7 +215,7 @@ def _configuration(place: Place) -> list[Step]:
     """An example when there is none: readable for the service, not for everybody."""
     path = place.at(CONFIG_PATH)
     if path.exists():
-        return []
+        return _readable(place, path)
 
     def act() -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -228,6 +228,21 @@ def _configuration(place: Place) -> list[Step]:
 
     command = f"{PROGRAM}/bin/meshai config example | install -D -o root -g {USER} -m 640 /dev/stdin {path}"
     return [Step("a configuration to begin with", command, act)]
+
+
+def _readable(place: Place, path: Path) -> list[Step]:
+    """A configuration that only root can read, as `setup` leaves it before there is the service's group."""
+    facts = path.stat()
+    if facts.st_mode & 0o044 or facts.st_uid != 0:
+        return []
+
+    def act() -> None:
+        group = _group(place)
+        if group is not None and os.geteuid() == 0:
+            os.chown(path, 0, group)
+            path.chmod(0o640)
+
+    return [Step("let the service read its configuration", f"chgrp {USER} {path} && chmod 640 {path}", act)]
 
 
 def _file(place: Place, path: Path, text: str) -> list[Step]:
