@@ -91,8 +91,8 @@ class ProofWorld:
     """``async with ProofWorld(path) as world``: a bot's node on a TCP port, people around it, the daemon, a model."""
 
     def __init__(
-        self, path, *, people=1, loss=0.0, seed=1, model=True, channels=(), speed=SPEED, guest_of=None, node=None,
-        radio=None, **sections,
+        self, path, *, people=1, loss=0.0, seed=1, model=True, speed=SPEED, guest_of=None, node=None, radio=None,
+        **sections,
     ):  # fmt: skip
         """``radio``: the nodes' settings. ``guest_of`` and ``node``: a second daemon on a node of another's mesh."""
         self.path, self.database = path, path / "meshai.db"
@@ -101,9 +101,7 @@ class ProofWorld:
             self.clock, self.mesh, self.bot, self.phones = guest_of.clock, guest_of.mesh, node, []
         else:
             self.clock = FastClock(speed)
-            self._populate(
-                people, Link(loss=loss, snr=6.0), seed, {"channels": list(channels)} if channels else {}, radio
-            )
+            self._populate(people, Link(loss=loss, snr=6.0), seed, radio or {})
         self.port = TcpPort(self.bot)
         self.server = ScriptedServer(clock=self.clock)
         self.has_model, self.sections = model, sections
