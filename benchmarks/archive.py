@@ -15,27 +15,18 @@ from meshai.storage.database import prepare
 START = 1_700_000_000.0
 SUMMARY_EVERY = 20
 KEPT_RAW = 12
-TOPICS = (
-    "boat",
-    "garden",
-    "relay",
-    "concert",
-    "kayak",
-    "doctor",
-    "cabin",
-    "engine",
-    "school",
-    "market",
-    "bakery",
-    "trail",
-)
 
 
 def vocabulary() -> list[str]:
     """Invented words, so that how often a word occurs is ours to choose."""
     rng = random.Random(1)
     syllables = [c + v for c in "bcdfghjklmnprstvz" for v in "aeiou"]
-    return [*TOPICS, *("".join(rng.choices(syllables, k=rng.randint(2, 4))) for _ in range(20_000))]
+    return ["".join(rng.choices(syllables, k=rng.randint(2, 4))) for _ in range(20_000)]
+
+
+def weights(count: int) -> list[float]:
+    """How often each word occurs, as in a language: the most frequent one in seven of a hundred messages."""
+    return [1.0 / (rank + 30) for rank in range(count)]
 
 
 def build(path: Path, *, messages: int, nodes: int) -> None:
@@ -94,11 +85,10 @@ def _people(db: sqlite3.Connection, nodes: int, each: int) -> None:
 def _talk(messages: int, nodes: int) -> Iterator[tuple[int, int, str, str, str, str, float]]:
     rng = random.Random(2)
     words = vocabulary()
-    weights = [1.0 / (rank + 30) for rank in range(len(words))]
-    sentences = [" ".join(rng.choices(words, weights, k=rng.randint(6, 24))) for _ in range(20_000)]
+    sentences = [" ".join(rng.choices(words, weights(len(words)), k=rng.randint(6, 24))) for _ in range(20_000)]
     for at in range(messages):
         person, seq = at % nodes, at // nodes
         role = "assistant" if seq % 2 else "user"
-        text = f"the {rng.choice(TOPICS)} and {rng.choice(sentences)}"
+        text = rng.choice(sentences)
         sender = node_id(FIRST_NODE + person) if role == "user" else ""
         yield person + 1, seq, role, sender, f"Node {person}" if sender else "ai", text, START + at

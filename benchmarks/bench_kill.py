@@ -395,7 +395,7 @@ def _settings(virtual: DefaultMesh, server: ScriptedServer) -> dict[str, dict[st
     endpoint = {"name": "scripted", "base_url": server.base_url, "model": "scripted", "context_tokens": 4096}
     return {
         "connection": {"type": "tcp", "tcp_host": virtual.bot_host, "tcp_port": virtual.bot_port},
-        "reply": {"spacing_s": 2.5 / SPEED},
+        "reply": {"spacing_s": 2.5 / SPEED, "ack_timeout_s": 10},
         "limits": {"per_node_per_hour": 1000, "per_hour": 10000, "queue": 40},
         "airtime": {"budget_percent": 100, "slow_at_percent": 100, "hold_at_percent": 100},
         "llm": {"parallel": 2, "endpoints": [endpoint]},

@@ -6,7 +6,8 @@ The daemon's own parts on a real database file with a million archived messages:
 ``Reception.sink``; the model, an object in this process, notes when it is asked and when it has said its last word;
 the radio, a value too, notes when it is handed the answer. Between them lie the commit of the question with
 ``synchronous=FULL``, the identity, the rates, the window, the summaries, recall over the archive, and the commits of
-answer and parts. Half of the questions ask for something earlier, so that recall searches. One question at a time.
+answer and parts. Half of the questions ask for something earlier, so that recall searches;
+their words are drawn as those of the archive are. One question at a time.
 
 For reference the same way over real TCP and HTTP: ``meshai run`` as a process, from the moment the virtual node queues
 the text for its client until the scripted server has the request.
@@ -91,7 +92,8 @@ async def measure(path: Path, *, nodes: int, questions: int) -> tuple[dict[str, 
     model = PlainModel(lambda _: ANSWER)
     model.on_request, model.on_last = on_request, on_last
     rng = random.Random(5)
-    words = archive.vocabulary()[:3000]
+    words = archive.vocabulary()
+    weights = archive.weights(len(words))
     requests, packets = [], []
     async with Station(path, model, memory={"idle_s": 3600.0}) as station:
         station.link.on_send = on_send
@@ -99,7 +101,7 @@ async def measure(path: Path, *, nodes: int, questions: int) -> tuple[dict[str, 
         warm_up = min(20, questions // 4)
         for number in range(questions + warm_up):
             form = FORMS[number % len(FORMS)]
-            packet = station.dm(form.format(rng.choice(archive.TOPICS), rng.choice(words)), rng.randrange(nodes))
+            packet = station.dm(form.format(*rng.choices(words, weights, k=2)), rng.randrange(nodes))
             begun = time.perf_counter()
             handed.clear()
             station.hear(packet)

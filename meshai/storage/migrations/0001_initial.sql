@@ -24,6 +24,9 @@ CREATE TABLE nodes (
     favourite_at REAL
 ) STRICT;
 
+-- They are counted whenever somebody new talks.
+CREATE INDEX nodes_favourite ON nodes (favourite_at) WHERE favourite_at IS NOT NULL;
+
 -- One conversation a person (a public key) or a channel; docs/memory.md §2.1.
 CREATE TABLE conversations (
     id INTEGER PRIMARY KEY,
