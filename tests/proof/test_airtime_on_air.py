@@ -95,7 +95,7 @@ async def test_duty_cycle_refusal_waits_what_the_node_says(build):
     refused_at = world.clock.monotonic()
     assert any(isinstance(e, Receipt) and e.error == "DUTY_CYCLE_LIMIT" for e in world.events)
     await world.until(lambda: world.daemon.governor.status()["silent_for_s"] > 50)
-    await world.until(lambda: world.texts())
+    await world.until(world.texts)
     assert world.clock.monotonic() - refused_at > 55, "as long as the node said"
     await world.quiet()
     assert len(world.texts()) == 1
