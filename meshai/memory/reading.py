@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 WINDOW_ROWS = 400
 """Newest raw rows read for a prompt; no budget shows more."""
-SNIPPETS = 10
+SNIPPETS = 8
 """Most recalled turns in a prompt: more mislead small models (docs/memory.md §2.8)."""
 SPARE_HITS = 4
 """Hits looked for beyond that, for those that state what does not hold any more."""
