@@ -87,7 +87,7 @@ def inspect(path: Path, *, thorough: bool = True, go_on: Callable[[], bool] = la
         if thorough:
             result = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
             if result != "ok":
-                raise DatabaseCorruptError(f"{path} is damaged: {result.splitlines()[0]}")
+                raise DatabaseCorruptError(f"{path} is damaged: {result.splitlines()[-1]}")
         return _facts(connection, path)
 
 

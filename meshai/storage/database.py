@@ -216,7 +216,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
         return
     result: str = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if result != "ok":
-        raise DatabaseCorruptError(f"{path} is damaged: {result.splitlines()[0]}")
+        raise DatabaseCorruptError(f"{path} is damaged: {result.splitlines()[-1]}")
 
 
 def _copy_before_migration(connection: sqlite3.Connection, path: Path, version: int) -> None:

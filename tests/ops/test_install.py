@@ -50,6 +50,8 @@ def carry_out(place):
         assert command[0] == "useradd"
         with place.at(Path("/etc/passwd")).open("a") as file:
             file.write("meshai:x:999:999::/var/lib/meshai:/usr/sbin/nologin\n")
+        with place.at(Path("/etc/group")).open("a") as file:
+            file.write("meshai:x:999:\n")
 
     told = []
     install.carry_out(install.install_plan(place, run), told.append)

@@ -23,13 +23,13 @@ def check_database(ctx: Context) -> Iterator[Check]:
     if not _is_there(ctx):
         yield from _absent(ctx)
         return
-    stop = "sudo systemctl stop meshai; sudo meshai restore FILE; sudo systemctl start meshai"
     try:
         facts = backup.inspect(ctx.database)
     except DatabaseCorruptError as error:
         copies = recover.daily_copies(ctx.database)
-        newest = str(copies[0]) if copies else "FILE"
-        yield fail("database", str(error), stop.replace("FILE", newest) + ", with your newest copy")
+        newest = str(copies[0]) if copies else "FILE (your newest copy)"
+        steps = ("sudo systemctl stop meshai", f"sudo meshai restore {newest}", "sudo systemctl start meshai")
+        yield fail("database", str(error), "; ".join(steps))
         return
     except DatabaseNewerError as error:
         yield fail("database", str(error), "update the program: docs/install.md, Updating")
