@@ -1,4 +1,4 @@
-"""One answer at a time for a person, joined while nothing is sent, fair between persons (field.md M8)."""
+"""One answer at a time for a person, joined while nothing is sent, fair between persons (field.md Z-M8)."""
 
 import asyncio
 

@@ -24,7 +24,7 @@ TEXTS = st.one_of(
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-async def test_every_message_covered_once(chat: Any, strategy: str) -> None:
+async def test_every_message_covered_once(chat: Any, strategy: str) -> None:  # Z-M1, Z-M2
     one = await chat(strategy=strategy)
     for n in range(50):
         prompt = await one.exchange(f"Message {n} about Hut {n} and the way to Peak{n}", context=2048)

@@ -109,7 +109,7 @@ async def test_digest_stands_in_after_three_failures_and_is_bettered_later(chat:
         "Nothing special was said here by them.",
     ],
 )
-async def test_what_is_no_summary_is_never_stored(chat: Any, answer: str) -> None:  # I4
+async def test_what_is_no_summary_is_never_stored(chat: Any, answer: str) -> None:  # I4, Z-M5
     one = await chat()
     one.model.always = answer
     await one.talk(14, settle=False)
@@ -141,7 +141,7 @@ async def test_only_one_job_of_a_conversation(chat: Any) -> None:  # S1-13, I5
         await claim()
 
 
-async def test_reset_during_a_job_wins(chat: Any) -> None:
+async def test_reset_during_a_job_wins(chat: Any) -> None:  # Z-M4
     one = await chat()
     one.model.gate = asyncio.Event()
     await one.talk(14, settle=False)

@@ -50,7 +50,7 @@ def test_s0_example_messages_one_to_ten_and_eleven_to_eighteen() -> None:
     assert (job.start_seq, job.end_seq) == (0, 9)
 
 
-def test_s0_7_next_version_covers_old_summary_and_new_messages() -> None:
+def test_s0_7_next_version_covers_old_summary_and_new_messages() -> None:  # Z-M3
     job = make("rolling").plan(view(turns(16, 10), [Link(1, 1, 0, 9, 40)]), RULES)
     assert job is not None
     assert (job.start_seq, job.end_seq, job.read_from, job.sources, job.version) == (0, 17, 10, (1,), 2)
