@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from meshai.web import actions, metrics, views
@@ -69,13 +68,7 @@ def build(site: Site, hosts: Hosts) -> ASGIApp:
         *(Route(path, partial(handler, site), methods=["POST"]) for path, handler in DO.items()),
     ]
 
-    async def missing(request: Request, error: Exception) -> Response:
-        status = error.status_code if isinstance(error, HTTPException) else 500
-        sentence = "There is no such page." if status == 404 else "That cannot be done here."
-        return site.error(request, status, sentence)
-
-    app = Starlette(routes=routes, exception_handlers={HTTPException: missing})
-    app.router.redirect_slashes = False
+    app = Router(routes, redirect_slashes=False)
     return Guard(app, hosts, site.sessions, site.guesses, site.error)
 
 

@@ -11,6 +11,7 @@ from http import cookies
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -93,10 +94,14 @@ class Guard:
         try:
             answer = await self._admit(request)
             if answer is None:
+                scope["app"] = self.app  # then the router raises instead of answering 404 and 405 itself
                 await self.app(scope, receive, guarded)
                 return
         except MeshAIError as error:
             answer = self._answer(request, error)
+        except HTTPException as error:
+            sentence = "There is no such page." if error.status_code == 404 else "That cannot be done here."
+            answer = self.error_page(request, error.status_code, sentence)
         except Exception:  # a bug in one page must not end the connection without a word, nor the daemon
             log.exception("the page %s failed", request.url.path[:80].encode("ascii", "replace").decode())
             answer = self.error_page(request, 500, "This page failed; the log says why.")

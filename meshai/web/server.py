@@ -78,7 +78,7 @@ class WebServer:
         if self._server is None or self.site is None or self._reader is None:
             return
         await self.site.live.close()
-        self._server.should_exit = True
+        self._server.end()
         serving, *others = self._tasks
         for task in others:
             task.cancel()
@@ -90,7 +90,21 @@ class WebServer:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its own signal handlers: the daemon's are in charge."""
+    """uvicorn without its own signal handlers, the daemon's are in charge, and without waking up ten times a second."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._ended = asyncio.Event()
+
+    def end(self) -> None:
+        """Stop serving; ``serve`` returns soon after."""
+        self.should_exit = True
+        self._ended.set()
+
+    async def main_loop(self) -> None:
+        """Wait for the end. uvicorn's own loop is there for a Date header and for limits that are not used here."""
+        await self.on_tick(0)
+        await self._ended.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -109,6 +123,7 @@ def _config(app: object) -> uvicorn.Config:
         access_log=False,
         proxy_headers=False,  # a forged X-Forwarded-For must not be an address of its own for guessing tokens
         server_header=False,
+        date_header=False,
         timeout_graceful_shutdown=STOP_S,
         h11_max_incomplete_event_size=MOST_HEAD_BYTES,
     )

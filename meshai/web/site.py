@@ -71,12 +71,12 @@ class Site:
         """The daemon's clock."""
         return self.daemon.clock
 
-    async def page(self, request: Request, template: str, *, live: str = "", **values: Any) -> Response:  # noqa: ANN401 - a template takes anything
+    async def page(self, request: Request, template: str, /, *, live: str = "", **values: Any) -> Response:  # noqa: ANN401 - a template takes anything
         """A page for this visitor; ``live`` names the topics that make it worth asking for again."""
         async with self._renders:
             return self.html(request, 200, template, live=live, **values)
 
-    def html(self, request: Request, status: int, template: str, *, live: str = "", **values: Any) -> Response:  # noqa: ANN401 - as above
+    def html(self, request: Request, status: int, template: str, /, *, live: str = "", **values: Any) -> Response:  # noqa: ANN401 - as above
         """The same at once, for errors."""
         visitor: Visitor | None = request.scope.get("state", {}).get("visitor")
         is_in = visitor is not None and visitor.is_in
