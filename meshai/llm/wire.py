@@ -203,7 +203,7 @@ class Wire:
     def _unreachable(self, error: Exception) -> WireError:
         import httpx2
 
-        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        cause = error.__cause__ if isinstance(error.__cause__, httpx2.HTTPError) else error  # below openai's own
         where = shown(self._endpoint.base_url)
         if isinstance(cause, httpx2.ConnectTimeout):
             return WireError(ModelUnavailableError(f"no connection to {where} within {CONNECT_S:g} s"), retry=True)

@@ -74,8 +74,8 @@ def host(text: str) -> tuple[str, int]:
 
 def model_url(text: str) -> str:
     """The address of a model server, ``http://`` added where it is missing; raises UsageError."""
-    text = text.strip().rstrip("/")
-    url = text if "://" in text else f"http://{text}"
+    text = text.strip()
+    url = (text if "://" in text else f"http://{text}").rstrip("/")
     for ending in ("/chat/completions", "/completions", "/models"):
         url = url.removesuffix(ending)
     try:

@@ -17,7 +17,7 @@ from meshai.ops import control
 from meshai.radio.link import Decoding, Inbound, LinkChange, LinkEvent, LinkState, Peer
 from meshai.radio.timings import Timings
 from meshai.setup.code import OneTimeCode, Verdict
-from meshai.setup.node import TIMINGS, connected
+from meshai.setup.node import connected
 
 POLL_S = 1.0
 
@@ -64,7 +64,7 @@ async def wait(
 
 
 @asynccontextmanager
-async def over_link(connection: Connection, clock: Clock, timings: Timings = TIMINGS) -> AsyncIterator[Source]:
+async def over_link(connection: Connection, clock: Clock, timings: Timings | None = None) -> AsyncIterator[Source]:
     """The node on a connection of our own. Raises LinkDownError."""
     async with connected(connection, clock, timings) as (link, events):
         yield _Link(events, link.peer)

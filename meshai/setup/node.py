@@ -56,11 +56,11 @@ def connection_for(*, serial_port: str = "", tcp: tuple[str, int] | None = None)
 
 @asynccontextmanager
 async def connected(
-    connection: Connection, clock: Clock, timings: Timings = TIMINGS
+    connection: Connection, clock: Clock, timings: Timings | None = None
 ) -> AsyncIterator[tuple[RadioLink, asyncio.Queue[LinkEvent]]]:
     """A link that is up, and what it reports; closed afterwards. Raises LinkDownError with the reason."""
     events: asyncio.Queue[LinkEvent] = asyncio.Queue()
-    link = open_link(connection, clock, timings)
+    link = open_link(connection, clock, timings or TIMINGS)
     await link.start(events.put_nowait)
     try:
         early = await _until_up(events)
@@ -71,7 +71,7 @@ async def connected(
         await link.stop()
 
 
-async def read(connection: Connection, clock: Clock, timings: Timings = TIMINGS) -> NodeInfo:
+async def read(connection: Connection, clock: Clock, timings: Timings | None = None) -> NodeInfo:
     """The node's name, region, preset, role, key. Raises LinkDownError with the reason."""
     async with connected(connection, clock, timings) as (link, _):
         if link.node is None:

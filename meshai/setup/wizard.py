@@ -180,6 +180,8 @@ class Wizard:
         text = edit.apply(fresh.text, {("access", "admins"): admins})
         files.write(existing.path, text.encode("utf-8"), lambda path: load_settings(path, {}))
         self._console.say(f"  {found.node_id} is an admin now, with its key (access.admins in {existing.path}).")
+        if fresh.settings.access.allow and found.node_id not in fresh.settings.access.allow:
+            self._console.warn(f"{found.node_id} is not in access.allow, so the bot does not answer it.")
 
     def _next(self, existing: Existing) -> None:
         console = self._console
