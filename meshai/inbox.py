@@ -262,7 +262,7 @@ class Inbox:
         self._drop(packet, "no PKI")
         await nodes.count_no_pki(tx, packet.sender_id, now=now)
         await inbound.insert(
-            tx, node_id=packet.sender_id, packet_id=packet.packet_id, content=packet.text, now=now, kind="other",
+            tx, node_id=packet.sender_id, packet_id=packet.packet_id, content="", now=now, kind="other",
             state="ignored", reason="no PKI", hops=packet.hops,
         )  # fmt: skip
         if await nodes.may_notify(tx, packet.sender_id, "no PKI", now=now, every_s=3600.0):

@@ -28,9 +28,18 @@ async def erase(tx: Transaction, conv_id: int, *, now: float) -> int:
         await tx.execute(f"DELETE FROM {table} WHERE conv_id = ?", (conv_id,))
     await tx.execute("DELETE FROM inbound WHERE conv_id = ? AND received_at < ?", (conv_id, now - DUPLICATES_S))
     await tx.execute("UPDATE inbound SET content = '', reason = 'erased' WHERE conv_id = ?", (conv_id,))
+    await _erase_unremembered(tx, conv_id)
     await conversations.new_epoch(tx, conv_id)
     await tx.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (PENDING, str(now)))
     return count
+
+
+async def _erase_unremembered(tx: Transaction, conv_id: int) -> None:
+    """What this person's node sent without authentication belongs to no conversation; its texts go, too."""
+    node_id = await tx.fetch_value("SELECT node_id FROM conversations WHERE id = ?", (conv_id,))
+    if node_id is not None:
+        await tx.execute("DELETE FROM answers WHERE node_id = ? AND conv_id IS NULL", (node_id,))
+        await tx.execute("UPDATE inbound SET content = '' WHERE node_id = ? AND conv_id IS NULL", (node_id,))
 
 
 async def is_pending(db: Database) -> bool:

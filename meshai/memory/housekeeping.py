@@ -8,7 +8,7 @@ import logging
 from meshai.errors import StorageError
 from meshai.memory import erase
 from meshai.memory.context import Context
-from meshai.storage import search_index, summaries
+from meshai.storage import prune, search_index, summaries
 from meshai.storage.database import Transaction
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,10 @@ class Housekeeper:
         await summaries.repair(tx, self._ctx.boot_id, now)
         await erase.drop_blank_questions(tx, now=now)
         days = self._ctx.settings.retention_days
+        traffic_days = min(days or prune.TRAFFIC_DAYS, prune.TRAFFIC_DAYS)
+        await prune.traffic(tx, before=now - traffic_days * DAY_S)
         if days:
+            await prune.prompts(tx, before=now - days * DAY_S)
             gone = await erase.expire(tx, before=now - days * DAY_S)
             if gone:
                 log.info("deleted %d messages older than %d days (memory.retention_days)", gone, days)

@@ -42,7 +42,7 @@ def test_named_files_of_the_repository_exist(page: Path):
 @all_pages()
 def test_named_settings_exist(page: Path):
     sections = "|".join(Settings.model_fields)
-    named = set(re.findall(rf"`({sections})\.([a-z_]+)(?:\.([a-z_]+))?", page.read_text(encoding="utf-8")))
+    named = set(re.findall(rf"`({sections})\.([a-z0-9_]+)(?:\.([a-z0-9_]+))?", page.read_text(encoding="utf-8")))
     unknown = []
     for section, key, sub in named:
         model = Settings.model_fields[section].annotation
