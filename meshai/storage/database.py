@@ -77,14 +77,13 @@ class Transaction(Queries):
     async def execute(self, sql: str, params: Params = ()) -> int:
         """Run one statement; returns the number of rows it changed."""
         with _translated():
-            async with self._connection.execute(sql, params) as cursor:
-                return cursor.rowcount
+            # Not closed: a finished statement holds nothing, and closing is one more way to the thread and back.
+            return (await self._connection.execute(sql, params)).rowcount
 
     async def insert(self, sql: str, params: Params = ()) -> int:
         """Run one INSERT; returns the new row's id."""
         with _translated():
-            async with self._connection.execute(sql, params) as cursor:
-                return cursor.lastrowid or 0
+            return (await self._connection.execute(sql, params)).lastrowid or 0
 
     def after_commit(self, call: Callable[[], None]) -> None:
         """Run ``call`` on the loop once the commit has succeeded; never after a rollback."""
