@@ -51,8 +51,8 @@ _ADVICE = {
         "from its node list, or exchange node information"
     ),
     "PKI_SEND_FAIL_PUBLIC_KEY": (
-        "our node does not know the key of {node}: the answer waits until it is heard; "
-        "`meshai identity accept {node}` asks for it"
+        "our node does not know the key of {node} (any more): the answer waits until it is heard. If it stays so: "
+        "on {node}, exchange node information with our node"
     ),
     "NOT_AUTHORIZED": "{node} refuses our packets",
     "TOO_LARGE": "a packet was larger than our node can send: lower reply.max_bytes",
