@@ -45,7 +45,10 @@ def ask(database: Path) -> dict[str, Any]:
 
     socket = paths.find_control_socket(database, os.environ)
     if socket is None or not control.is_answered(socket):
-        if lock.is_held(paths.lock_path(database)):
+        held = lock.is_held(paths.lock_path(database))
+        if held is None:
+            raise MissingError(f"no permission to see whether a daemon uses {database}: try again with sudo")
+        if held:
             raise MissingError(f"the daemon for {database} is starting or stopping: try again in a moment")
         raise MissingError(f"no daemon is running for {database}: start it with: meshai run")
     facts: dict[str, Any] = control.call(socket, "status", timeout_s=TIMEOUT_S)

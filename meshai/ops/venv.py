@@ -107,6 +107,8 @@ def build(directory: Path, *, python: Path | None = None, seen_as: Path | None =
         for former in directory.glob("lib/python3.*"):
             if former != site.parent:
                 shutil.rmtree(former)
+        # As pip does: the service may not write there, and would compile everything at each start.
+        ask([str(directory / "bin" / "python"), "-m", "compileall", "-q", "-j", "0", str(site)], timeout_s=900.0)
         (directory / STAMP).write_text(_fingerprint(python), encoding="utf-8")
     except OSError as error:
         raise MissingError(f"cannot write {error.filename or directory}: {error.strerror or 'error'}") from None
@@ -172,6 +174,8 @@ def _copy_ourselves(site: Path) -> None:
     tree = source_tree()
     if tree is not None:
         shutil.copytree(tree / "systemd", fresh / "ops" / "systemd", dirs_exist_ok=True)
+    for path in (fresh, *fresh.rglob("*")):  # a checkout may be closed to others
+        path.chmod(0o755 if path.is_dir() else 0o644)
     for former in site.glob(f"{NAME}-*.dist-info"):
         shutil.rmtree(former)
     described = site / f"{NAME}-{meshai.__version__}.dist-info"

@@ -54,6 +54,12 @@ def test_starting_daemon_is_not_called_absent(database):
         status.ask(database)
 
 
+def test_other_user_is_told_to_use_sudo(database, monkeypatch):
+    monkeypatch.setattr("meshai.ops.lock.is_held", lambda _path: None)
+    with pytest.raises(MissingError, match=r"no permission to see whether a daemon uses .* sudo"):
+        status.ask(database)
+
+
 @pytest.mark.parametrize("leftover", [False, True])
 def test_absent_daemon_is_told_how_to_start_it(database, leftover):
     if leftover:

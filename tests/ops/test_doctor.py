@@ -20,7 +20,8 @@ from meshai.ops.doctor.base import Check, Context
 from meshai.ops.lock import DatabaseLock
 from meshai.ops.node_facts import described, node_of
 from meshai.ops.system import Answer
-from meshai.radio.link import Channel, NodeInfo
+from meshai.radio import explain
+from meshai.radio.link import Channel, LinkState, NodeInfo
 from meshai.storage.database import prepare
 
 GOOD = NodeInfo(
@@ -137,6 +138,15 @@ async def test_starting_daemon_keeps_its_node(tmp_path, monkeypatch):
     assert found(checks, "node").status == "skip"
 
 
+async def test_other_user_does_not_take_the_node_from_a_daemon(tmp_path, monkeypatch):
+    """Socket and lock are in directories that are closed to this user."""
+    monkeypatch.setattr(doctor.lock, "is_held", lambda _path: None)
+    config = put(tmp_path / "config.yaml", f"llm: {{endpoints: []}}\nstorage: {{database: {tmp_path}/meshai.db}}\n")
+    checks = await doctor.examine(config, {})
+    assert (found(checks, "daemon").status, found(checks, "daemon").fix) == ("skip", "sudo meshai doctor")
+    assert (found(checks, "node").status, found(checks, "node").fix) == ("skip", "sudo meshai doctor")
+
+
 async def test_mistaken_configuration_does_not_hide_the_rest(tmp_path):
     config = put(tmp_path / "config.yaml", "bot: {nam: x}\n")
     checks = await doctor.examine(config, {"HOME": str(tmp_path)})
@@ -207,6 +217,51 @@ def test_node_survives_the_way_through_status():
 def test_status_of_an_older_daemon_is_no_error():
     facts = {"node": {"id": "!a1b2c3d4", "name": "x"}, "link": {"state": "up", "device": "d", "reason": ""}}
     assert node_of(facts) is None
+
+
+class StuckLink:
+    """A link that never comes up."""
+
+    node = None
+
+    def __init__(self, state, reason=""):
+        self.state, self.reason = state, reason
+        self.stopped = False
+
+    async def start(self, _sink):
+        pass
+
+    async def stop(self):
+        self.stopped = True
+
+    def status(self):
+        return {"reason": self.reason}
+
+
+async def test_wedged_and_refusing_nodes_are_told_apart():
+    wedged, refused = StuckLink(LinkState.CONNECTING), StuckLink(LinkState.DOWN, explain.HELD)
+    assert "wedged" in (await node.visit(wedged, timeout_s=0.05))[1]
+    assert (await node.visit(refused))[1] == explain.HELD
+    assert wedged.stopped
+    assert refused.stopped
+
+
+async def test_node_that_is_not_there_is_told_at_once(make):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        ctx = make(connection={"type": "tcp", "tcp_port": free.getsockname()[1]})
+        (check,) = await node.check_node(ctx)
+    assert check.status == "fail"
+    assert explain.REFUSED in check.text
+    assert "connection.tcp_port" in check.fix
+
+
+@pytest.mark.parametrize(
+    "reason", [explain.HELD, explain.GONE, explain.NO_PERMISSION, explain.REFUSED, "the host name is unknown"]
+)
+def test_every_usual_reason_has_its_own_remedy(reason):
+    assert "reset button" in node._remedy("whatever else")
+    assert "reset button" not in node._remedy(reason)
 
 
 # The port.

@@ -244,6 +244,15 @@ def test_copied_program_runs_as_another_user(program):
 
 
 @pytest.mark.slow
+def test_service_can_read_and_need_not_compile_the_program(program):
+    """Whatever the checkout's modes are: nobody but root writes there."""
+    site = next(program.glob("lib/python3*/site-packages"))
+    files = [path for path in (site / "meshai").rglob("*") if path.is_file()]
+    assert {oct(path.stat().st_mode & 0o777) for path in files} == {"0o644"}
+    assert next((site / "meshai" / "__pycache__").glob("service.*.pyc"))
+
+
+@pytest.mark.slow
 def test_program_is_made_again_only_when_it_differs(program):
     assert venv.is_current(program, usable_python())
     assert venv.installed_version(program) == __version__

@@ -95,10 +95,11 @@ def _ask_daemon(ctx: Context) -> str:
         _use_its_database(ctx, ctx.facts)
         return ""
     held = lock.is_held(paths.lock_path(ctx.database))
-    ctx.daemon_runs = bool(held) or daemon.is_service_active(ctx)
+    ctx.daemon_runs = held is not False or daemon.is_service_active(ctx)
     if held:
         return "it is starting, stopping, or hangs"
-    return "no permission for its control socket" if ctx.daemon_runs else ""
+    # Who may not look must not take the node from a daemon that may be there.
+    return "no permission to see it" if ctx.daemon_runs else ""
 
 
 def _use_its_database(ctx: Context, facts: Mapping[str, Any] | None) -> None:

@@ -29,7 +29,7 @@ def check_daemon(ctx: Context, silence: str = "") -> Iterator[Check]:
         else:
             yield ok("daemon", text)
     elif "permission" in silence:
-        yield skip("daemon", "it runs, but does not talk to you", "sudo meshai doctor")
+        yield skip("daemon", "you may not talk to it, nor see whether it runs", "sudo meshai doctor")
     elif ctx.daemon_runs:
         yield fail("daemon", silence or "it runs but cannot be reached", f"{LOOK}; sudo systemctl restart meshai")
     else:

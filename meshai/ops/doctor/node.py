@@ -39,7 +39,7 @@ async def check_node(ctx: Context) -> list[Check]:
     if ctx.facts is not None:
         return _by_daemon(ctx.facts, ctx.settings)
     if ctx.daemon_runs:
-        return [skip("node", "the daemon has it and cannot be asked from here", "sudo meshai doctor")]
+        return [skip("node", "left to the daemon, which cannot be asked from here", "sudo meshai doctor")]
     if ctx.leave_node:
         return [skip("node", f"not opened: {ctx.leave_node}")]
     if ctx.loaded is None:
@@ -94,13 +94,12 @@ async def visit(link: RadioLink, *, timeout_s: float = TIMEOUT_S) -> tuple[NodeI
         """What arrives meanwhile is not for us."""
 
     await link.start(nobody)
-    tried = False
     try:
         async with asyncio.timeout(timeout_s):
             while link.state is not LinkState.UP:
-                tried = tried or link.state is LinkState.CONNECTING
-                if tried and link.state is not LinkState.CONNECTING:
-                    return None, str(link.status().get("reason") or link.state)
+                reason = str(link.status().get("reason") or "")
+                if reason and link.state is not LinkState.CONNECTING:  # before the first attempt there is none
+                    return None, reason
                 await asyncio.sleep(LOOK_EVERY_S)
     except TimeoutError:
         return None, f"connected, but the node says nothing for {timeout_s:g} s: it is wedged"
