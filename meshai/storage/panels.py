@@ -104,15 +104,19 @@ _NODE = (
     " n.parts_delivered, n.parts_relayed, n.parts_failed, n.ignored_no_pki, n.key_alarm_at,"
     " b.node_id IS NOT NULL AND (b.until IS NULL OR b.until > ?1), b.until,"
     " (SELECT count(*) FROM identities i WHERE i.node_id = n.node_id AND i.revoked_at IS NULL)"
-    " FROM nodes n LEFT JOIN blocks b ON b.node_id = n.node_id"
+    " FROM {0} n LEFT JOIN blocks b ON b.node_id = n.node_id"
 )
 
 
 async def nodes(q: Queries, *, now: float, words: str = "", offset: int = 0, limit: int = 50) -> list[NodeLine]:
     """The nodes whose id or name contains ``words``, the latest heard first."""
     rows = await q.fetch_all(
-        f"{_NODE} WHERE ?2 = '' OR instr(lower(n.node_id || ' ' || n.long_name || ' ' || n.short_name), ?2) > 0"
-        " ORDER BY n.last_heard DESC, n.node_id LIMIT ?3 OFFSET ?4",
+        _NODE.format(
+            "(SELECT * FROM nodes"
+            " WHERE ?2 = '' OR instr(lower(node_id || ' ' || long_name || ' ' || short_name), ?2) > 0"
+            " ORDER BY last_heard DESC, node_id LIMIT ?3 OFFSET ?4)"
+        )
+        + " ORDER BY n.last_heard DESC, n.node_id",
         (now, words.lower(), limit, offset),
     )
     return [_node(row) for row in rows]
@@ -120,7 +124,7 @@ async def nodes(q: Queries, *, now: float, words: str = "", offset: int = 0, lim
 
 async def node(q: Queries, node_id: str, *, now: float) -> NodeLine | None:
     """One node."""
-    row = await q.fetch_one(f"{_NODE} WHERE n.node_id = ?2", (now, node_id))
+    row = await q.fetch_one(_NODE.format("nodes") + " WHERE n.node_id = ?2", (now, node_id))
     return _node(row) if row else None
 
 
@@ -135,14 +139,18 @@ async def nodes_with_waiting_keys(q: Queries, *, limit: int = 50) -> list[str]:
 _TALK = (
     "SELECT c.id, c.key, c.kind, c.node_id, coalesce(n.long_name, ''),"
     " (SELECT count(*) FROM messages m WHERE m.conv_id = c.id), c.last_active, c.closed_at, c.memory_enabled"
-    " FROM conversations c LEFT JOIN nodes n ON n.node_id = c.node_id"
+    " FROM {0} c LEFT JOIN nodes n ON n.node_id = c.node_id"
 )
 
 
 async def talks(q: Queries, *, node_id: str = "", offset: int = 0, limit: int = 50) -> list[TalkLine]:
     """Conversations, the latest active first; of one node if given."""
     rows = await q.fetch_all(
-        f"{_TALK} WHERE ?1 = '' OR c.node_id = ?1 ORDER BY c.last_active DESC, c.id DESC LIMIT ?2 OFFSET ?3",
+        _TALK.format(
+            "(SELECT * FROM conversations WHERE ?1 = '' OR node_id = ?1"
+            " ORDER BY last_active DESC, id DESC LIMIT ?2 OFFSET ?3)"
+        )
+        + " ORDER BY c.last_active DESC, c.id DESC",
         (node_id, limit, offset),
     )
     return [_talk(row) for row in rows]
@@ -150,7 +158,7 @@ async def talks(q: Queries, *, node_id: str = "", offset: int = 0, limit: int = 
 
 async def talk(q: Queries, conv_id: int) -> TalkLine | None:
     """One conversation."""
-    row = await q.fetch_one(f"{_TALK} WHERE c.id = ?", (conv_id,))
+    row = await q.fetch_one(_TALK.format("conversations") + " WHERE c.id = ?", (conv_id,))
     return _talk(row) if row else None
 
 

@@ -8,6 +8,8 @@ import struct
 
 import pytest
 
+from meshai.web import live
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-extensions",
@@ -53,3 +55,28 @@ async def test_strange_text_stays_text_in_the_browser(page, tmp_path):
     assert "&lt;img src=x" in dom
     assert "<title>owned" not in dom
     assert "bubble" in dom
+
+
+async def test_browser_asks_again_when_something_happened(page, tmp_path, monkeypatch):
+    """Server-sent event, then the page once more: the script and the policy agree."""
+    monkeypatch.setattr(live, "LOOK_EVERY_S", 0.05)
+    asked_again = asyncio.Event()
+    answer = page.site.html
+
+    def spy(request, *args, **values):
+        if "x-live" in request.headers:
+            asked_again.set()
+        return answer(request, *args, **values)
+
+    monkeypatch.setattr(page.site, "html", spy)
+    watching = asyncio.create_task(run(tmp_path, f"{page.base}/conversations", "--remote-debugging-port=0"))
+    try:
+        while not page.site.live.streams:
+            await asyncio.sleep(0.05)
+        await page.site.live.look()
+        await page.station.dm("news")
+        async with asyncio.timeout(20):
+            await asked_again.wait()
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
