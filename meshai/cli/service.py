@@ -41,7 +41,7 @@ def install(root: Path, python: Path | None) -> None:
     place = plans.Place(root.absolute(), python) if python else plans.Place(root.absolute())
     plans.check(place)
     steps = plans.install_plan(place, must)
-    fresh = not place.at(plans.CONFIG_PATH).exists()
+    fresh = not plans.has_configuration(place)
     _need_root(place, "install", steps)
     plans.carry_out(steps, click.echo)
     more = plans.start_plan(place, must, changed=bool(steps), fresh_config=fresh)

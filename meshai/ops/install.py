@@ -133,6 +133,17 @@ def uninstall_plan(place: Place, run: Run) -> list[Step]:
     return steps
 
 
+def has_configuration(place: Place) -> bool:
+    """Whether there is one, also when it may not be looked at."""
+    try:
+        place.at(CONFIG_PATH).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def carry_out(steps: list[Step], say: Callable[[str], None]) -> None:
     """Do every step; each is told first."""
     for step in steps:
@@ -214,7 +225,7 @@ def _user(place: Place, run: Run) -> list[Step]:
 def _configuration(place: Place) -> list[Step]:
     """An example when there is none: readable for the service, not for everybody."""
     path = place.at(CONFIG_PATH)
-    if path.exists():
+    if has_configuration(place):
         return _readable(place, path)
 
     def act() -> None:
@@ -232,7 +243,10 @@ def _configuration(place: Place) -> list[Step]:
 
 def _readable(place: Place, path: Path) -> list[Step]:
     """A configuration that only root can read, as `setup` leaves it before there is the service's group."""
-    facts = path.stat()
+    try:
+        facts = path.stat()
+    except PermissionError:  # not root: the directory is closed, as it should be
+        return []
     if facts.st_mode & 0o044 or facts.st_uid != 0:
         return []
 

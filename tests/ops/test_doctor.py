@@ -304,6 +304,16 @@ def test_daemon_may_hold_its_port(make, serial):
     assert [check.status for check in port.check_port(ctx)] == ["fail"]
 
 
+def test_holder_is_found_in_the_real_proc(tmp_path):
+    master, slave = os.openpty()
+    ctx = Context({}, None, tmp_path / "x")
+    assert os.getpid() in port.holders(ctx, os.ttyname(slave))
+    device = os.ttyname(slave)
+    os.close(slave)
+    assert os.getpid() not in port.holders(ctx, device)
+    os.close(master)
+
+
 def test_free_port_and_missing_port(make, serial):
     assert [check.status for check in port.check_port(make(**SERIAL))] == ["ok"]
     gone = {"connection": {"serial_port": "/dev/ttyACM9"}}

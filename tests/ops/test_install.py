@@ -74,6 +74,16 @@ def test_existing_configuration_is_not_touched(place, no_program):
     assert config.read_text() == "bot: {name: mine}\n"
 
 
+def test_configuration_of_setup_is_made_readable_for_the_service(place, no_program):
+    """`setup` writes mode 0600, perhaps before there is the service's group."""
+    config = place.at(install.CONFIG_PATH)
+    config.parent.mkdir(parents=True)
+    config.write_text("bot: {name: mine}\n")
+    config.chmod(0o600)
+    told = [line for line in carry_out(place) if "chmod 640" in line]
+    assert told if os.geteuid() == 0 else not told
+
+
 def installed_unit(place):
     return place.at(install.UNIT_PATH)
 
@@ -152,6 +162,17 @@ def test_without_root_the_exact_commands_are_told(monkeypatch, capsys):
     assert "service install" in said
     assert "sudo sh -c 'useradd --system" in said
     assert "systemctl daemon-reload" in said
+
+
+def test_configuration_in_a_closed_directory_is_there(place, monkeypatch):
+    """The plan for whoever is not root: /etc/meshai is closed to them."""
+
+    def refuse(*_args, **_options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    assert install.has_configuration(place)
+    assert install._configuration(place) == []
 
 
 def test_mistaken_configuration_is_not_started(place, monkeypatch):
@@ -253,7 +274,8 @@ def test_service_can_read_and_need_not_compile_the_program(program):
 
 
 @pytest.mark.slow
-def test_program_is_made_again_only_when_it_differs(program):
+def test_program_is_made_again_only_when_it_differs(program, monkeypatch):
+    monkeypatch.setattr(venv, "ask", lambda words, **more: None if "compileall" in words else system.ask(words, **more))
     assert venv.is_current(program, usable_python())
     assert venv.installed_version(program) == __version__
     left_over = next(program.glob("lib/python3*/site-packages/meshai")) / "gone.py"
