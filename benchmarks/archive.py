@@ -6,6 +6,7 @@ import random
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import accumulate
 from pathlib import Path
 
 from benchmarks.rig import FIRST_NODE, key_of
@@ -85,7 +86,9 @@ def _people(db: sqlite3.Connection, nodes: int, each: int) -> None:
 def _talk(messages: int, nodes: int) -> Iterator[tuple[int, int, str, str, str, str, float]]:
     rng = random.Random(2)
     words = vocabulary()
-    sentences = [" ".join(rng.choices(words, weights(len(words)), k=rng.randint(6, 24))) for _ in range(20_000)]
+    summed = list(accumulate(weights(len(words))))
+    kinds = min(messages, 20_000)
+    sentences = [" ".join(rng.choices(words, cum_weights=summed, k=rng.randint(6, 24))) for _ in range(kinds)]
     for at in range(messages):
         person, seq = at % nodes, at // nodes
         role = "assistant" if seq % 2 else "user"
