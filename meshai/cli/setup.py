@@ -35,8 +35,12 @@ def command(**given: object) -> None:
     logging.getLogger().addHandler(logging.NullHandler())  # the link's own log lines: each failure is told anyhow
     options = Options(**given)  # type: ignore[arg-type] # click's names are the fields' names
     try:
-        Wizard(options).run()
+        wants_service = Wizard(options).run()
     except click.Abort:
         if not options.yes and not sys.stdin.isatty():
             raise UsageError("there is no terminal to answer the questions: give --yes and flags, see --help") from None
         raise
+    if wants_service:
+        from meshai.cli.service import command as service
+
+        service.main(["install"], standalone_mode=False)

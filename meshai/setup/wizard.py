@@ -41,10 +41,12 @@ class Wizard:
         self._clock = clock or SystemClock()
         self._console = Console(asks=not options.yes)
         self._answers = Answers()
-        self._written = False
 
-    def run(self) -> None:
-        """Everything in order. Raises MeshAIError; Ctrl-C before the end leaves every file as it was."""
+    def run(self) -> bool:
+        """Everything in order; True: the operator wants the service, now.
+
+        Raises MeshAIError; Ctrl-C before the end leaves every file as it was.
+        """
         self._check()
         existing = look(self._options.output, self._env)
         console = self._console
@@ -62,7 +64,7 @@ class Wizard:
             raise
         if step.node is not None:
             self._contact(existing, step, step.node)
-        self._next(existing)
+        return self._next(existing)
 
     def _check(self) -> None:
         """Every flag is looked at before anything is asked or done."""
@@ -116,14 +118,12 @@ class Wizard:
             console.say(f"  the model's key goes to {key_file} (mode 0600)")
         if not changes and not existing.is_new and key_file is None:
             console.say("  Nothing to change.")
-            self._written = True
             return
         text = edit.apply(existing.text, changes)
         if console.asks and not console.confirm(f"Write {existing.path}", default=True):
             raise click.Abort
         plan = files.Plan(existing.path, text, key_file, answers.key)
         files.write_all(plan, lambda path: load_settings(path, {}))
-        self._written = True
         console.say(f"  Written: {existing.path}")
 
     def _contact(self, existing: Existing, step: NodeStep, node: NodeInfo) -> None:
@@ -183,25 +183,20 @@ class Wizard:
         if fresh.settings.access.allow and found.node_id not in fresh.settings.access.allow:
             self._console.warn(f"{found.node_id} is not in access.allow, so the bot does not answer it.")
 
-    def _next(self, existing: Existing) -> None:
-        console = self._console
+    def _next(self, existing: Existing) -> bool:
+        console, for_service = self._console, files.is_for_service(existing.path)
         console.head("What is next")
         if existing.daemon is not None:
             console.say("  The running daemon takes the new settings over when it is started again:")
-            console.say(
-                f"    {'sudo systemctl restart meshai' if files.is_for_service(existing.path) else restart(existing)}"
-            )
-            return
+            console.say(f"    {'sudo systemctl restart meshai' if for_service else restart(existing)}")
+            return False
         console.say(f"  Try it in the foreground:     meshai run -c {existing.path}")
-        if not files.is_for_service(existing.path):
+        if not for_service:
             console.say("  As a service it reads /etc/meshai/config.yaml: run `sudo meshai setup` for that one,")
-            console.say(f"  then {service_command()}.")
-            return
+            console.say(f"  then {service_command()}")
+            return False
         console.say(f"  As a service, from now on:    {service_command()}")
-        if console.asks and os.geteuid() == 0 and console.confirm("Install the service now", default=False):
-            from meshai.cli import run
-
-            run(["service", "install"])
+        return console.asks and os.geteuid() == 0 and console.confirm("Install the service now", default=False)
 
 
 def show_contact(console: Console, node: NodeInfo) -> None:
