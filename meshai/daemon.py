@@ -35,7 +35,7 @@ from meshai.pause import Pause
 from meshai.radio.link import LinkEvent, RadioLink
 from meshai.reception import Reception
 from meshai.recovery import Recovery
-from meshai.storage import nodes, tokens
+from meshai.storage import delivery_counts, nodes, tokens
 from meshai.storage.database import Database
 from meshai.storage.totals import totals
 
@@ -219,6 +219,7 @@ class Daemon:
             "node": described(node) if node else None,
             "queue": {"waiting": self.responder.waiting, "in_progress": self.responder.in_progress},
             "delivery": self.sender.status(),
+            "last_delivered_at": await delivery_counts.last_delivered(self.db),
             "airtime": self.governor.status(),
             "tokens": await tokens.on_day(self.db, self.clock.now()),
             "model": {"label": self.model.label, **self.model.status()},

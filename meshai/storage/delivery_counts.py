@@ -63,3 +63,9 @@ async def recent_rate(q: Queries, node_id: str, *, last: int = 20) -> tuple[int,
         (node_id, last),
     )
     return (int(row[0]), int(row[1])) if row else (0, 0)
+
+
+async def last_delivered(q: Queries) -> float | None:
+    """When a part was last confirmed by the node it was for."""
+    at = await q.fetch_value("SELECT settled_at FROM outbound WHERE state = 'delivered' ORDER BY id DESC LIMIT 1")
+    return None if at is None else float(at)

@@ -105,6 +105,7 @@ async def test_beside_a_running_daemon_its_node_is_left_alone(world, tmp_path):
     assert [check for check in checks if check.status == "fail"] == []
     assert built.daemon.link.status()["connections"] == before
     assert await built.ask(built.alice, "still there?") == "OK"
+    assert found(await doctor.examine(config, env), "answers").status == "ok"
 
 
 async def test_without_a_daemon_the_node_is_asked_itself(world, tmp_path):
@@ -461,6 +462,12 @@ def test_last_delivered_answer_is_judged(make, tmp_path, delivered_ago, asked_ag
                 (ctx.now - delivered_ago,),
             )
     assert found(data.check_people(ctx), "answers").status == status
+
+
+def test_daemon_tells_the_last_answer_where_the_database_is_closed(make, tmp_path, monkeypatch):
+    ctx = make()
+    ctx.facts = {"last_delivered_at": ctx.now - HOUR, "problems": [], "nodes": []}
+    assert found(data.check_people(ctx), "answers").text == "the last delivered answer was 1h 0m ago"
 
 
 def test_key_alarm_comes_with_the_command(make):

@@ -66,9 +66,9 @@ def check_people(ctx: Context) -> Iterator[Check]:
     if ctx.facts is not None:
         yield from _problems(ctx)
     rows = _rows(ctx)
-    if rows is None:
+    if rows is None and ctx.facts is None:
         return
-    alarms, delivered, asked = rows
+    alarms, delivered, asked = rows or ([], (ctx.facts or {}).get("last_delivered_at"), None)
     if ctx.facts is None:
         for (node_id,) in alarms:
             yield warn(
