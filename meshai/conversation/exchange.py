@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 from meshai.clock import Clock
@@ -79,10 +80,11 @@ class Exchange:
         self._governor = governor
         self._notices = notices
         self._disclosure = Disclosure(settings, model)
+        self._begun: set[asyncio.Task[None]] = set()
 
     async def answer(self, turn: Turn) -> None:
         """Answer the turn's questions together. May be cancelled, and called again with one more question."""
-        await self._db.transaction(lambda tx: self._begin(tx, turn))
+        self._note_begun(turn)
         await self._distress(turn)
         wait_s = self._settings().reply.burst_wait_s
         if wait_s:
@@ -114,8 +116,18 @@ class Exchange:
         turn = Turn([*questions], resumes=row)
         await self._finish(turn, writer, Finish(), writer.close(), note=answer_writer.CUT_BY_RESTART)
 
-    async def _begin(self, tx: Transaction, turn: Turn) -> None:
-        for question in turn.questions:
+    def _note_begun(self, turn: Turn) -> None:
+        """Store that the questions are being answered while the prompt is made: the model need not wait for a disk.
+
+        Later transactions come after it; and a restart resumes "received" and "answering" alike.
+        """
+        task = asyncio.get_running_loop().create_task(self._db.transaction(partial(self._begin, [*turn.questions])))
+        self._begun.add(task)
+        task.add_done_callback(self._begun.discard)
+        task.add_done_callback(_log_failure)
+
+    async def _begin(self, questions: list[Question], tx: Transaction) -> None:
+        for question in questions:
             await inbound.set_state(tx, question.inbound_id, "answering", now=self._clock.now())
 
     async def _distress(self, turn: Turn) -> None:
@@ -351,3 +363,8 @@ class Exchange:
             took_s,
             ", more waits" if committed.rest else "",
         )
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.warning("could not note that an answer is being made: %s", task.exception())

@@ -101,7 +101,7 @@ class Responder:
         lane = self._lanes.setdefault(key, _Lane())
         joined = continues is None and resumes is None and self._join(lane, question)
         if not joined:
-            if self.waiting >= self._max_waiting():
+            if self.waiting >= self._max_waiting() and resumes is None:  # half of it is on the air already
                 self._forget_if_idle(key)
                 return False
             lane.waiting.append(Turn([*earlier, question], continues=continues, resumes=resumes))
