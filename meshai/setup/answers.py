@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from meshai.config.document import Path
-from meshai.config.model import NODE_ID, Endpoint, Settings
+from meshai.config.model import NODE_ID, Settings
 from meshai.errors import UsageError
 
 DEFAULT_TCP_PORT = 4403
@@ -93,18 +93,6 @@ def model_url(text: str) -> str:
 def with_v1(url: str) -> str | None:
     """The address most servers mean, None when it has a path already."""
     return f"{url}/v1" if urlsplit(url).path in ("", "/") else None
-
-
-def endpoint(answers: Answers, settings: Settings) -> Endpoint | None:
-    """The endpoint these answers lead to; None: the offline answerer."""
-    if answers.no_model:
-        return None
-    before = (
-        settings.llm.endpoints[0] if settings.llm.endpoints else Endpoint(name="model", base_url="http://x", model="x")
-    )
-    given = {"base_url": answers.base_url, "model": answers.model, "api_key_file": answers.api_key_file}
-    changes = {name: value for name, value in given.items() if value is not None}
-    return before.model_copy(update=changes) if settings.llm.endpoints or answers.base_url else None
 
 
 def changes(answers: Answers, settings: Settings, data: Mapping[str, Any]) -> dict[Path, object]:

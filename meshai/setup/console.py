@@ -85,3 +85,8 @@ class Console:
         """Something that is not shown while it is typed; "" when nothing was."""
         answer: str = click.prompt(f"  {question}", default="", show_default=False, hide_input=True)
         return answer.strip()
+
+
+def printable(text: str) -> str:
+    """One line without terminal escapes: text from the mesh, a model or a device."""
+    return "".join(char if char.isprintable() else " " for char in text)

@@ -40,7 +40,7 @@ def on_usb(
     return [
         UsbNode(
             discover.stable_name(port.device, by_id),
-            discover.VENDORS.get(port.vendor, port.description or "unknown maker"),
+            discover.VENDORS.get(port.vendor) or _shown(port.description) or "unknown maker",
         )
         for port in found
         if port.vendor is not None
@@ -117,3 +117,8 @@ def describe(node: NodeInfo) -> list[tuple[str, str]]:
         ("radio", f"region {node.region}, preset {node.preset}, {node.hop_limit} hops"),
         ("role", node.role),
     ]
+
+
+def _shown(description: str) -> str:
+    """What a USB device calls itself: foreign text."""
+    return "".join(char for char in description if char.isprintable())[:60]

@@ -15,7 +15,7 @@ from meshai.llm.keys import NO_KEY, keys_for
 from meshai.llm.places import leaves_house, shown
 from meshai.setup import models
 from meshai.setup.answers import Answers, model_url
-from meshai.setup.console import Console
+from meshai.setup.console import Console, printable
 from meshai.setup.existing import Existing, Options
 from meshai.setup.models import Offered, Trial
 
@@ -169,9 +169,8 @@ class ModelStep:
 
     def _show(self, trial: Trial) -> None:
         console = self._console
-        answer = "".join(char for char in trial.answer if char.isprintable())
         speed = f", {trial.tokens_per_s:.0f} tokens/s" if trial.tokens_per_s else ""
-        console.say(f'  It says: "{answer[:400]}"')
+        console.say(f'  It says: "{printable(trial.answer)[:400]}"')
         console.say(f"  first word after {trial.first_s:.1f} s, done after {trial.total_s:.1f} s{speed}; "
                     f"context {trial.context_tokens} tokens")  # fmt: skip
         if trial.total_s > 60:
@@ -207,8 +206,11 @@ class ModelStep:
             self._answers.api_key_file = str(path)
         elif self._before and _same_server(self._before[0].base_url, url):
             endpoint = self._before[0]
+        has_own = bool(endpoint.api_key_file or endpoint.api_key.get_secret_value())
         try:
             self._key = keys_for([endpoint], os.environ)[0]
+            if self._key.get_secret_value() and not has_own:
+                self._console.say("  The key of LLM_API_KEY is used. It is not written down: the daemon needs it, too.")
         except MeshAIError as error:
             if not self._console.asks:
                 raise

@@ -13,7 +13,7 @@ from meshai.ops.node_advice import node_problems
 from meshai.radio.link import NodeInfo
 from meshai.setup import node as nodes
 from meshai.setup.answers import Answers, host
-from meshai.setup.console import Console
+from meshai.setup.console import Console, printable
 from meshai.setup.existing import Existing, Options
 
 HAM = (
@@ -74,7 +74,7 @@ class NodeStep:
             self._from_options()
             if self.connection != self._existing.settings.connection:
                 return False  # another node than the daemon's
-            self._answers.tcp = self._answers.serial_port = None
+            self._keep()
         try:
             node = nodes.from_daemon(control.call(socket, "node.show"))
         except MeshAIError as error:
@@ -92,7 +92,9 @@ class NodeStep:
             console.say(
                 f"  {len(found)} on USB:" if found else "  Nothing on USB. Is the cable one for data, is the node on?"
             )
-            options: list[tuple[str, Callable[[], None]]] = [
+            keep = [(f"as in the file: {_place(self._existing.settings.connection)}", self._keep)]
+            options: list[tuple[str, Callable[[], None]]] = [] if self._existing.is_new else keep
+            options += [
                 (f"{each.port} ({each.label})", lambda port=each.port: self._use(serial_port=port))  # type: ignore[misc]
                 for each in found
             ]
@@ -105,15 +107,17 @@ class NodeStep:
             if options[picked][0] != LATER:
                 return
 
+    def _keep(self) -> None:
+        self._answers.tcp = self._answers.serial_port = None
+        self.connection = self._existing.settings.connection
+
     def _ask_host(self) -> None:
         console = self._console
         console.say("  A node serves one TCP client at a time: no phone may be connected to it over Wi-Fi.")
         self._use(tcp=console.ask("Its name or address", host, "meshtastic.local"))
 
     def _read(self) -> bool:
-        place = self.connection.serial_port
-        if self.connection.type == "tcp":
-            place = f"{self.connection.tcp_host}:{self.connection.tcp_port}"
+        place = _place(self.connection)
         self._console.say(f"  Asking the node ({place}), some seconds ...")
         try:
             self.node = asyncio.run(nodes.read(self.connection, self._clock))
@@ -127,7 +131,7 @@ class NodeStep:
     def _show(self) -> None:
         assert self.node is not None
         for name, text in nodes.describe(self.node):
-            self._console.say(f"  {name:<6} {_printable(text)}")
+            self._console.say(f"  {name:<6} {printable(text)}")
         if self.node.licensed and self._existing.settings.access.require_pki:
             self._ham()
         settings = self._existing.settings
@@ -156,5 +160,7 @@ def check(options: Options) -> None:
         host(options.host)
 
 
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text)
+def _place(connection: Connection) -> str:
+    if connection.type == "tcp":
+        return f"{connection.tcp_host}:{connection.tcp_port}"
+    return connection.ble_address if connection.type == "ble" else connection.serial_port

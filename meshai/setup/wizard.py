@@ -19,7 +19,7 @@ from meshai.setup import answers as checks
 from meshai.setup import edit, files, first_contact, pick_node, qr
 from meshai.setup.answers import Answers
 from meshai.setup.code import MAX_WRONG, VALID_S, OneTimeCode, Verdict
-from meshai.setup.console import Console
+from meshai.setup.console import Console, printable
 from meshai.setup.existing import Existing, Options, look
 from meshai.setup.first_contact import Arrived
 from meshai.setup.pick_model import ModelStep
@@ -167,9 +167,9 @@ class Wizard:
             return await wait(source)
 
     def _show(self, arrived: Arrived, verdict: Verdict) -> None:
-        who = f"{arrived.node_id} {_printable(arrived.name)}".rstrip()
+        who = f"{arrived.node_id} {printable(arrived.name)}".rstrip()
         proof = "encrypted with its key" if arrived.public_key else "not protected by a key"
-        text = "the code" if verdict is Verdict.RIGHT else _printable(arrived.text)
+        text = "the code" if verdict is Verdict.RIGHT else printable(arrived.text)
         self._console.say(f"  > {who}: {text}   ({proof})")
         if verdict in VERDICTS:
             self._console.warn(VERDICTS[verdict])
@@ -241,7 +241,3 @@ def _some_ids(text: str) -> list[str]:
     if not found:
         raise UsageError("at least one node id, please")
     return found
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text)

@@ -110,12 +110,3 @@ async def test_six_digits_are_a_question_when_nobody_listens(tmp_path):
     async with World(tmp_path) as world:
         world.server.rule = lambda prompt: f"You said {prompt.last}"
         assert "123456" in await world.ask(world.alice, "123456")
-
-
-async def test_daemon_tells_its_node_and_contact(tmp_path):
-    async with World(tmp_path) as world:
-        from meshai.operations.base import silent
-
-        facts = await world.daemon.operations["node.show"]({}, silent)
-        assert facts["url"].startswith("https://meshtastic.org/v/#")
-        assert facts["public_key"] == world.stage.virtual.bot.public_key.hex()

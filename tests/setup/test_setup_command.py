@@ -201,6 +201,37 @@ async def test_model_that_fails_leads_back_to_the_choice(mesh, server, target):
     assert written(target).llm.endpoints == []
 
 
+async def test_key_of_the_service_is_handed_over_by_systemd(mesh, target, monkeypatch):
+    """The service's user cannot read what is root's alone: the unit passes the file on as a credential."""
+    monkeypatch.setattr("meshai.setup.files.SERVICE_CONFIG", target)
+    monkeypatch.setattr("meshai.setup.console.Console.secret", lambda self, question: "sk-typed-secret")
+    async with ScriptedServer() as closed:
+        closed.reply(Reply.unauthorized(), "LoRa is radio.")
+        typed = f"1\n{mesh.bot_host}:{mesh.bot_port}\n1\n{closed.base_url}\ngpt\ny\n\n1\ny\nn\n"
+        done = await run("setup", "-o", target, "--no-wait", typed=typed)
+    assert done.exit_code == 0, done.output
+    assert (target.parent / "llm_api_key").read_text() == "sk-typed-secret\n"
+    assert written(target).llm.endpoints[0].api_key_file == ""
+    assert "service install" in done.output
+
+
+async def test_key_of_the_environment_is_used_and_not_written(mesh, server, target, monkeypatch):
+    monkeypatch.setenv("LLM_API_KEY", "sk-from-environment")
+    done = await run(*flags(mesh, server, target), "--model", "qwen3:8b", "--yes")
+    assert done.exit_code == 0, done.output
+    assert server.requests[0].headers["authorization"] == "Bearer sk-from-environment"
+    assert "sk-from" not in done.output + target.read_text()
+
+
+async def test_flag_answers_ham_mode_without_a_terminal(mesh, target):
+    mesh.bot.settings.licensed = True
+    host = f"{mesh.bot_host}:{mesh.bot_port}"
+    arguments = ["setup", "-o", target, "--host", host, "--model-url", "none", "--no-wait", "--yes"]
+    assert "stays true: nobody is answered" in (await run(*arguments)).output
+    await run(*arguments, "--no-pki")
+    assert written(target).access.require_pki is False
+
+
 @pytest.mark.parametrize(("typed", "require_pki"), [("y", False), ("n", True)])
 async def test_ham_mode_is_explained_and_asked(mesh, target, typed, require_pki):
     mesh.bot.settings.licensed = True
@@ -217,6 +248,26 @@ async def test_node_on_usb_is_offered_by_its_lasting_name(usb, target, monkeypat
     assert done.exit_code == 0, done.output
     assert f"1  {usb.path} (nRF52 (Adafruit, RAK))" in done.output
     assert written(target).connection.serial_port == usb.path
+
+
+async def test_everything_may_stay_as_it_is(mesh, server, target):
+    arguments = [
+        *flags(mesh, server, target),
+        "--model",
+        "qwen3:8b",
+        "--yes",
+        "--owner",
+        "Anna",
+        "--allow",
+        "!0a11ce03",
+    ]
+    await run(*arguments)
+    before = target.read_text()
+    done = await run("setup", "-o", target, "--no-wait", typed="1\n1\n\n1\n")
+    assert f"1  as in the file: {mesh.bot_host}:{mesh.bot_port}" in done.output
+    assert "1  keep qwen3:8b at" in done.output
+    assert "Nothing to change." in done.output
+    assert target.read_text() == before
 
 
 async def test_running_daemon_tells_and_keeps_its_port(tmp_path, target):
@@ -285,6 +336,18 @@ async def test_ctrl_c_before_the_end_leaves_nothing(terminal, mesh, server, targ
     while question not in screen.screen:
         await asyncio.sleep(0.02)
     answering.cancel()
+    screen.type("\x03")
+    await screen.until("Nothing was written")
+    assert await screen.end() == 130
+    assert not target.parent.exists()
+
+
+async def test_ctrl_c_while_the_node_is_silent_leaves_nothing(terminal, mesh, target):
+    mesh.port.silent = True
+    screen = await terminal("setup", "-o", str(target), "--host", f"{mesh.bot_host}:{mesh.bot_port}")
+    await screen.until("Asking the node")
+    while not mesh.port.connected:
+        await asyncio.sleep(0.02)
     screen.type("\x03")
     await screen.until("Nothing was written")
     assert await screen.end() == 130
