@@ -105,6 +105,7 @@ async def test_beside_a_running_daemon_its_node_is_left_alone(world, tmp_path):
     assert [check for check in checks if check.status == "fail"] == []
     assert built.daemon.link.status()["connections"] == before
     assert await built.ask(built.alice, "still there?") == "OK"
+    await built.until(lambda: built.value("SELECT count(*) FROM outbound WHERE state = 'delivered'"))
     assert found(await doctor.examine(config, env), "answers").status == "ok"
 
 
