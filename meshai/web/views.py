@@ -13,6 +13,7 @@ from meshai.config.model import NODE_ID
 from meshai.radio.link import LinkState
 from meshai.storage import answers, calls, conversations, delivery_counts, facts, messages, outbound, panels, summaries
 from meshai.web import plots
+from meshai.web.contact import contact
 from meshai.web.history import EVERY_S, KEPT, Sample
 from meshai.web.site import PAGE, Site, not_found, number_in
 
@@ -38,6 +39,7 @@ async def overview(site: Site, request: Request) -> Response:
         link=daemon.link.status(),
         is_up=daemon.link.state is LinkState.UP,
         node=daemon.link.node,
+        contact=contact(daemon.link.node) if daemon.link.node is not None else None,
         waiting=daemon.responder.waiting,
         in_progress=daemon.responder.in_progress,
         delivery=daemon.sender.status(),

@@ -1,17 +1,31 @@
 """What the operator reads."""
 
 import logging
+import re
+from dataclasses import replace
 
 import pytest
 from support.inbox_world import KEY, OTHER_KEY, ZOE
 
 from meshai.identity import fingerprint
 from meshai.llm.base import CallRecord, ChatMessage, ChatRequest, Outcome, Purpose, Usage
+from meshai.radio.contact import contact_url
+from meshai.setup.qr import matrix
 from meshai.storage import calls, nodes
 
 EVIL = "<script>alert(1)</script>"
 USAGE = Usage(prompt_tokens=400, cached_tokens=300, completion_tokens=20)
 SHOWN = "&lt;script&gt;alert(1)&lt;/script&gt;"
+
+
+def modules(path):
+    """The dark places of the drawn code."""
+    runs = re.findall(r"M(\d+) (\d+)h(\d+)v1h-\3z", path)
+    return {(x, int(y)) for start, y, width in runs for x in range(int(start), int(start) + int(width))}
+
+
+def modules_of(rows):
+    return {(x, y) for y, row in enumerate(rows) for x, is_dark in enumerate(row) if is_dark}
 
 
 async def newest(page, table):
@@ -40,6 +54,23 @@ async def test_pages_of_an_empty_daemon_open(page, path):
     answer = await page.browser.get(path)
     assert answer.status_code == 200
     assert 'aria-current="page"' in answer.text
+
+
+async def test_overview_shows_the_bots_contact(page):
+    node = replace(page.station.daemon.link.node, public_key=KEY, long_name=EVIL)
+    page.station.daemon.link.node = node
+    text = (await page.browser.get("/")).text
+    url = contact_url(node)
+    assert f'href="{url}"' in text
+    assert EVIL not in text
+    assert modules(re.search(r'<path class="dark" d="([^"]+)"', text)[1]) == modules_of(matrix(url))
+
+
+async def test_overview_before_the_node_was_seen_shows_no_contact(page):
+    page.station.daemon.link.node = None
+    answer = await page.browser.get("/")
+    assert answer.status_code == 200
+    assert "meshtastic.org" not in answer.text
 
 
 async def test_what_does_not_exist_is_404(page):
