@@ -2,7 +2,8 @@
 
 The first key a node shows gets the node's conversation. Any other key of that node is a different person with a
 conversation of its own, until the operator accepts it. A number without a key has memory by its number only where
-``access.require_pki`` is off, and no key ever inherits that conversation.
+``access.require_pki`` is off, and no key ever inherits that conversation. A conversation the operator imported without
+its key belongs to whom its node is at first contact, as any conversation does.
 """
 
 from __future__ import annotations
@@ -156,11 +157,14 @@ async def _by_number(tx: Transaction, node_id: str, *, known_keys: bool, now: fl
     conversation = await conversations.get_or_create(
         tx, conversations.dm_key(node_id), kind="dm", node_id=node_id, now=now
     )
+    await identities.take_awaited(tx, node_id)  # what is said by number alone no key may inherit
     return Person(node_id, None, conversation.id, Standing.NUMBER, name)
 
 
 async def _first_sight(tx: Transaction, node_id: str, public_key: bytes, *, is_second: bool, now: float) -> IdentityRow:
     taken = await conversations.by_key(tx, conversations.dm_key(node_id)) is not None
+    if taken and not is_second and await identities.take_awaited(tx, node_id):
+        taken = False  # imported by the operator: it is the node's own since before there were keys
     key = conversations.dm_key(node_id, public_key, second=is_second or taken)
     conversation = await conversations.get_or_create(tx, key, kind="dm", node_id=node_id, now=now)
     await identities.insert(tx, node_id, public_key, conversation.id, now=now)

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from meshai.config.model import Settings
 
 
+BEGINS_DATABASE = frozenset({"memory.import"})
+"""Moving to a new computer begins with taking the archive along, before the first ``meshai run``."""
+
+
 def ask(
     config: Path | None,
     name: str,
@@ -32,7 +36,9 @@ def ask(
     socket = paths.find_control_socket(database, os.environ)
     if socket is not None and control.is_answered(socket):
         return control.call(socket, name, args, timeout_s=timeout_s, progress=progress)
-    if not database.exists():
+    if not database.exists() and name in BEGINS_DATABASE:
+        paths.make_private_dir(database.parent)
+    elif not database.exists():
         raise MissingError(f"there is no database at {database} yet: it begins with the first meshai run")
     return asyncio.run(_directly(loaded.settings, database, name, args or {}, progress))
 

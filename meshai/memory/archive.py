@@ -9,14 +9,16 @@ import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from meshai.errors import StorageError, UsageError
 from meshai.memory.tokens import estimate
-from meshai.storage import conversations, facts, summaries
+from meshai.storage import conversations, facts, identities, summaries
 from meshai.storage.conversations import Conversation
 from meshai.storage.database import Queries, Transaction
+from meshai.storage.identities import IdentityRow
 
 FORMAT = "meshai-memory"
 VERSION = 1
@@ -31,6 +33,7 @@ _SUMMARY = (
     "epoch level start_seq end_seq text status quality strategy version attempts model prompt_rev src_count src_tokens"
     " tokens retention generation_ms error created_at completed_at"
 )
+_KEY = "first_seen accepted_at revoked_at"
 _FACT = "epoch subject kind key value quote origin pinned valid_from invalid_at hash last_used created_at"
 
 
@@ -87,7 +90,7 @@ async def restore(tx: Transaction, data: object) -> Imported:
         for one in data["conversations"]:
             if not await _restore_one(tx, one, done):
                 done.skipped += (str(one["key"]),)
-    except (KeyError, TypeError, AttributeError, IndexError, sqlite3.IntegrityError, StorageError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, sqlite3.IntegrityError, StorageError) as error:
         raise UsageError(f"the export is damaged: {type(error).__name__}: {error}") from error
     return done
 
@@ -131,6 +134,10 @@ async def _export_one(q: Queries, conv: Conversation) -> dict[str, Any]:
     fact_place = {fact.id: number for number, fact in enumerate(known)}
     return {
         **{name: getattr(conv, name) for name in _CONVERSATION.split()},
+        "keys": [
+            {"public_key": row.public_key.hex(), **{name: getattr(row, name) for name in _KEY.split()}}
+            for row in await identities.of_conversation(q, conv.id)
+        ],
         "messages": [
             {**{name: row[name] for name in _MESSAGE.split()}, "reply_to": seq_of.get(row["reply_to"])} for row in rows
         ],
@@ -169,11 +176,23 @@ async def _restore_one(tx: Transaction, one: dict[str, Any], done: Imported) -> 
         f"UPDATE conversations SET {', '.join(f'{name} = ?' for name in names)} WHERE id = ?",
         [*(_plain(one[name]) for name in names), conv.id],
     )
+    await _restore_owner(tx, conv, one.get("keys") or [])
     done.conversations += 1
     done.messages += len(one["messages"])
     done.summaries += len(one["summaries"])
     done.facts += len(one["facts"])
     return True
+
+
+async def _restore_owner(tx: Transaction, conv: Conversation, keys: list[dict[str, Any]]) -> None:
+    """Whose keys a conversation belongs to; without one it waits for its node's first contact."""
+    if conv.node_id is None:
+        return
+    for key in keys:
+        values = [_plain(key[name]) for name in _KEY.split()]
+        await identities.restore(tx, IdentityRow(conv.node_id, bytes.fromhex(key["public_key"]), conv.id, *values))  # type: ignore[arg-type]
+    if not await identities.of_node(tx, conv.node_id):
+        await identities.await_owner(tx, conv.node_id)
 
 
 async def _restore_messages(tx: Transaction, conv_id: int, rows: list[dict[str, Any]]) -> dict[int, int]:
@@ -238,8 +257,8 @@ def _original(user: str, rows: list[Any], summary: Any) -> dict[str, Any]:  # no
     covered = min(int(summary["message_count"]), len(texts)) if summary is not None and summary["summary"] else 0
     while 0 < covered < len(texts) and texts[covered]["role"] != "user":
         covered -= 1  # cut only before a user message (conflict 9)
-    first, last = (float(rows[0]["timestamp"]), float(rows[-1]["timestamp"]))
-    nodes = [_original_summary(str(summary["summary"]), covered, float(summary["updated_at"]))] if covered else []
+    first, last = (_moment(rows[0]["timestamp"]), _moment(rows[-1]["timestamp"]))
+    nodes = [_original_summary(str(summary["summary"]), covered, _moment(summary["updated_at"]))] if covered else []
     return {
         "key": f"dm:{node_id}", "kind": "dm", "node_id": node_id, "memory_enabled": True, "compact_every": None,
         "epoch": 0, "epoch_start_seq": 0, "anchor_seq": covered, "next_seq": len(texts), "facts_upto_seq": 0,
@@ -253,7 +272,7 @@ def _original_message(seq: int, row: Any, node_id: str) -> dict[str, Any]:  # no
     return {
         "seq": seq, "epoch": 0, "role": role if role in ("user", "assistant") else "notice",
         "sender": node_id if role == "user" else "", "sender_name": "", "content": str(row["content"]),
-        "created_at": float(row["timestamp"]), "packet_id": None, "is_command": False, "tokens_est": 0,
+        "created_at": _moment(row["timestamp"]), "packet_id": None, "is_command": False, "tokens_est": 0,
         "status": "final", "reply_to": None,
     }  # fmt: skip
 
@@ -266,6 +285,19 @@ def _original_summary(text: str, covered: int, updated_at: float) -> dict[str, A
         "error": "", "created_at": updated_at, "completed_at": updated_at, "base": None, "replaces": None,
         "parent": None,
     }  # fmt: skip
+
+
+def _moment(value: object) -> float:
+    """Seconds since 1970 from what a version of the original stored: that, or a date in UTC."""
+    try:
+        return float(str(value))
+    except ValueError:
+        pass
+    try:
+        at = datetime.fromisoformat(str(value))
+    except ValueError:
+        raise UsageError(f"{str(value)!r} is not a time") from None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
 def _node_id(user: str) -> str:

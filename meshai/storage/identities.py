@@ -45,6 +45,34 @@ async def insert(tx: Transaction, node_id: str, public_key: bytes, conv_id: int,
     )
 
 
+async def restore(tx: Transaction, row: IdentityRow) -> None:
+    """Take a key over from an export; one that is here already stays as it is."""
+    await tx.execute(
+        f"INSERT INTO identities ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (row.node_id, row.public_key, row.conv_id, row.first_seen, row.accepted_at, row.revoked_at),
+    )
+
+
+async def of_conversation(q: Queries, conv_id: int) -> list[IdentityRow]:
+    """The keys a conversation belongs to, the first seen first."""
+    rows = await q.fetch_all(f"SELECT {_COLUMNS} FROM identities WHERE conv_id = ? ORDER BY rowid", (conv_id,))
+    return [IdentityRow(*row) for row in rows]
+
+
+async def await_owner(tx: Transaction, node_id: str) -> None:
+    """The operator imported this node's conversation without a key: whoever is the node at first contact owns it."""
+    await tx.execute("INSERT INTO meta (key, value) VALUES (?, '') ON CONFLICT (key) DO NOTHING", (_awaited(node_id),))
+
+
+async def take_awaited(tx: Transaction, node_id: str) -> bool:
+    """Whether the node's conversation was imported and nobody has spoken in it since, which is told once."""
+    return bool(await tx.execute("DELETE FROM meta WHERE key = ?", (_awaited(node_id),)))
+
+
+def _awaited(node_id: str) -> str:
+    return f"imported, owner not seen {node_id}"
+
+
 async def point_to(tx: Transaction, node_id: str, public_key: bytes, conv_id: int) -> None:
     """Give a key another conversation."""
     await tx.execute(

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from meshai.errors import CheckFailedError, ModelUnavailableError, UsageError
+from meshai.identity import identify
 from meshai.llm.base import CallRecord, ChatMessage, ChatRequest, Outcome, Purpose
 from meshai.memory import archive, erase
 from meshai.memory.memory import Memory
-from meshai.storage import calls, conversations, messages, summaries
+from meshai.storage import calls, conversations, identities, messages, summaries
 from meshai.storage.database import Database
 
 SECRETS = [f"xyzzy{n}quux" for n in range(50)]
@@ -193,6 +194,55 @@ async def test_original_meshai_is_imported(chat: Any, tmp_path: Path) -> None:
     assert await one.memory.summary_text(conv.id) == "They talked about weather."
     assert await conversations.by_key(one.db, "dm:!aabbccdd") is not None
     assert await one.memory.verify() == []
+
+
+async def test_imported_conversation_belongs_to_its_nodes_first_key(chat: Any, tmp_path: Path) -> None:
+    original(tmp_path / "old.db")
+    one = await chat(node="!ffffffff")
+    await one.memory.restore(archive.read_original(tmp_path / "old.db"))
+    old = await conversations.by_key(one.db, "dm:!abcd0001")
+    owner = await one.db.transaction(lambda tx: identify(tx, "!abcd0001", b"k" * 32, now=1.0))
+    stranger = await one.db.transaction(lambda tx: identify(tx, "!abcd0001", b"s" * 32, now=2.0))
+    assert old is not None
+    assert owner.conv_id == old.id != stranger.conv_id
+
+
+async def test_key_inherits_no_import_used_by_number(chat: Any, tmp_path: Path) -> None:
+    original(tmp_path / "old.db")
+    one = await chat(node="!ffffffff")
+    await one.memory.restore(archive.read_original(tmp_path / "old.db"))
+    number = await one.db.transaction(lambda tx: identify(tx, "!abcd0001", None, now=1.0))
+    later = await one.db.transaction(lambda tx: identify(tx, "!abcd0001", b"k" * 32, now=2.0))
+    assert later.conv_id != number.conv_id
+
+
+async def test_export_carries_whose_key_it_is(chat: Any, tmp_path: Path, model: Any, clock: Any) -> None:
+    one = await chat(node="!abcd0001")
+    await one.talk(2)
+    await one.db.transaction(lambda tx: identities.insert(tx, "!abcd0001", b"k" * 32, one.id, now=1.0))
+    data = json.loads(json.dumps(await one.memory.export()))
+    fresh = await Database.open(tmp_path / "fresh.db")
+    memory = Memory(fresh, one.memory._ctx.settings, model, clock, boot_id="x")
+    await memory.restore(data)
+    stranger = await fresh.transaction(lambda tx: identify(tx, "!abcd0001", b"s" * 32, now=2.0))
+    owner = await fresh.transaction(lambda tx: identify(tx, "!abcd0001", b"k" * 32, now=3.0))
+    home = await conversations.by_key(fresh, one.key)
+    assert home is not None
+    assert owner.conv_id == home.id != stranger.conv_id
+    assert (await memory.export())["conversations"][0] == data["conversations"][0]
+    await fresh.close()
+
+
+def test_original_with_dates_as_text_is_read(tmp_path: Path) -> None:
+    original(tmp_path / "old.db")
+    with closing(sqlite3.connect(tmp_path / "old.db")) as db, db:
+        db.execute("UPDATE conversations SET timestamp = '2024-01-02 03:04:05' WHERE user_id = '!ABCD0001'")
+    data = archive.read_original(tmp_path / "old.db")
+    assert data["conversations"][0]["created_at"] == 1704164645.0
+    with closing(sqlite3.connect(tmp_path / "old.db")) as db, db:
+        db.execute("UPDATE conversations SET timestamp = 'soon'")
+    with pytest.raises(UsageError, match="not a time"):
+        archive.read_original(tmp_path / "old.db")
 
 
 def test_other_databases_are_not_taken_for_the_original(tmp_path: Path) -> None:
