@@ -19,12 +19,25 @@ def explain_syntax(error: yaml.MarkedYAMLError, text: str) -> tuple[str, int, in
     line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
     problem = error.problem or "this is not YAML"
     lines = text.splitlines()
-    if "flow" in (error.context or "") and 0 < line <= len(lines) and _BARE_NODE.search(lines[line - 1]):
-        return _TAG_MEANING, line, column
+    if "flow" in (error.context or "") and mark and (bare := _bare_node(lines, error.context_mark, mark)):
+        return _TAG_MEANING, *bare
     for pattern, meaning in _SYNTAX:
         if match := pattern.search(f"{error.context or ''}; {problem}"):
             return match.expand(meaning), line, column
     return problem, line, column
+
+
+def _bare_node(lines: list[str], opened: yaml.Mark | None, noticed: yaml.Mark) -> tuple[int, int] | None:
+    """Where an unquoted node id stands (line and column from 1) between a bracket and the place YAML gave up at.
+
+    YAML takes ``!a1b2c3d4]`` for a tag, so it misses the bracket only some lines later.
+    """
+    first = opened.line if opened else noticed.line
+    for number, line in enumerate(lines[first : noticed.line + 1], first):
+        start = opened.column if opened and number == first else 0
+        if match := _BARE_NODE.search(line, start):
+            return number + 1, match.end() - len("!a1b2c3d4") + 1
+    return None
 
 
 _SYNTAX: tuple[tuple[re.Pattern[str], str], ...] = tuple(

@@ -64,7 +64,11 @@ def test_every_mistake_is_told_at_once(mistakes):
         ),
         (
             "access:\n  allow: [!a1b2c3d4, !b1b2c3d4]\n",
-            '2:22: a value that begins with ! must be in quotes, for example "!a1b2c3d4" (a bare ! is a YAML tag)',
+            '2:11: a value that begins with ! must be in quotes, for example "!a1b2c3d4" (a bare ! is a YAML tag)',
+        ),
+        (
+            "access:\n  allow: [!a1b2c3d4]\n  block: []\n",
+            '2:11: a value that begins with ! must be in quotes, for example "!a1b2c3d4" (a bare ! is a YAML tag)',
         ),
         (
             "access:\n  admins:\n    - !a1b2c3d4 AAAA\n",
