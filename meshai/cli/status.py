@@ -66,7 +66,8 @@ def render(facts: Mapping[str, Any]) -> str:
         ("link", f"{link['state']} ({link['device']})" + (f": {link['reason']}" if link.get("reason") else "")),
         ("node", f"{node['id']} {node['name']}, {node['region']} {node['preset']}" if node else "not seen yet"),
         ("questions", f"{queue['in_progress']} being answered, {queue['waiting']} waiting"),
-        ("airtime", _airtime(airtime)),
+        *_packets(facts["delivery"]),
+        ("airtime", _airtime(airtime, facts["delivery"].get("airtime", {}).get("today"))),
         ("memory", f"{memory['messages']} messages of {memory['conversations']} people, {memory['strategy']}"),
         ("model", model.get("label", "")),
     ]
@@ -77,11 +78,18 @@ def render(facts: Mapping[str, Any]) -> str:
     return "\n".join(lines + _nodes(facts["nodes"]))
 
 
-def _airtime(airtime: Mapping[str, Any]) -> str:
+def _packets(delivery: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if "queued" not in delivery:
+        return []
+    return [("packets", f"{delivery['queued']} queued, {delivery['in_flight']} on the air, {delivery['held']} held")]
+
+
+def _airtime(airtime: Mapping[str, Any], today: Mapping[str, Any] | None) -> str:
     used = airtime["used_percent"]
     channel = airtime.get("channel_utilization_percent")
     seen = f"; channel {channel:.1f} % busy" if channel is not None else ""
-    return f"{used:.2f} % of the last hour, budget {airtime['budget_percent']:g} %{seen}"
+    day = f"; today {today['airtime_ms'] / 1000:.1f} s in {today['packets']} packets" if today else ""
+    return f"{used:.2f} % of the last hour, budget {airtime['budget_percent']:g} %{day}{seen}"
 
 
 def _tokens(ledger: list[Mapping[str, Any]]) -> str:
@@ -90,11 +98,23 @@ def _tokens(ledger: list[Mapping[str, Any]]) -> str:
 
 
 def _endpoint(endpoint: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{key.replace('_', ' ')} {value}"
-        for key, value in endpoint.items()
-        if key != "name" and value not in ("", None)
-    )
+    from meshai.ops.humanize import duration
+
+    resting = endpoint["state"] != "ready"
+    state = f"rests {duration(endpoint['rest_s'])} ({endpoint['last_error']})" if resting else "ready"
+    tokens = endpoint["prompt_tokens"] + endpoint["completion_tokens"]
+    known = endpoint["context_tokens"]
+    context = f"context {known} tokens ({endpoint['context_source']})" if known else "context not known yet"
+    parts = [
+        state,
+        f"{endpoint['model']} at {endpoint['base_url']}",
+        context,
+        f"{endpoint['calls']} calls, {tokens} tokens ({endpoint['cached_tokens']} from the cache)",
+        f"{endpoint['failures']} failures in a row" if endpoint["failures"] else "",
+        f"last error: {endpoint['last_error']}" if endpoint["last_error"] and not resting else "",
+        "outside this house" if endpoint["leaves_house"] else "",
+    ]
+    return printable("; ".join(part for part in parts if part))
 
 
 def _problems(facts: Mapping[str, Any]) -> list[str]:

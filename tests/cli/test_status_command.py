@@ -69,6 +69,21 @@ def test_absent_daemon_is_told_how_to_start_it(database, leftover):
         status.ask(database)
 
 
+def test_model_and_airtime_are_told_in_words():
+    endpoint = {
+        "name": "pi", "model": "llama", "base_url": "http://pi/v1", "leaves_house": False, "key": True, "quirks": [],
+        "context_tokens": 4096, "context_source": "/props", "calls": 3, "prompt_tokens": 700, "cached_tokens": 200,
+        "completion_tokens": 40, "state": "rests", "rest_s": 61.0, "failures": 2, "last_error": "refused\x1b[2J",
+    }  # fmt: skip
+    delivery = {"queued": 1, "in_flight": 0, "held": 2, "airtime": {"today": {"packets": 4, "airtime_ms": 5433}}}
+    shown = status.render(FACTS | {"model": {"label": "m", "endpoints": [endpoint]}, "delivery": delivery})
+    assert "rests 1m 1s (refused [2J); llama at http://pi/v1; context 4096 tokens (/props); 3 calls, 740 tok" in shown
+    assert "2 failures in a row" in shown
+    assert "1 queued, 0 on the air, 2 held" in shown
+    assert "today 5.4 s in 4 packets" in shown
+    assert "ready; llama" in status._endpoint(endpoint | {"state": "ready"})
+
+
 def test_watch_shows_trouble_and_goes_on(capsys):
     answers = iter([MissingError("hangs"), {"n": 1}, KeyboardInterrupt()])
 
