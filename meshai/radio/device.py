@@ -341,9 +341,9 @@ class DeviceLink:
         opened = was_up or (iface is not None and iface.transport_open)
         reason = self._trouble.ended(reason, self._clock.monotonic(), opened=opened)
         text = f"link to {self._device} lost: {reason}" if was_up else f"no link to {self._device}: {reason}"
-        self._complaints.say(
-            logging.WARNING, f"{text}; trying again, at most {self._timings.backoff_max_s:.0f} s apart"
-        )
+        text += f"; trying again, at most {self._timings.backoff_max_s:.0f} s apart"
+        if self._complaints.say(logging.WARNING, text):
+            self._complaints.forget_good_news()
         return reason
 
     async def _discard(self, session: Session) -> None:

@@ -97,18 +97,23 @@ class Complaints:
         self._again_s = again_s
         self._said: dict[tuple[int, str], float] = {}
 
-    def say(self, level: int, text: str) -> None:
-        """Log ``text`` unless the same was logged a short while ago; then only at DEBUG."""
+    def say(self, level: int, text: str) -> bool:
+        """Log ``text`` unless the same was logged a short while ago; then only at DEBUG. True: it was logged."""
         now = self._clock.monotonic()
         last = self._said.get((level, text))
         if last is not None and now - last < self._again_s:
             self._log.debug("again: %s", text)
-            return
+            return False
         if len(self._said) >= MAX_REASONS:
             self._said.clear()
         self._said[level, text] = now
         self._log.log(level, "%s", text)
+        return True
 
     def forget(self) -> None:
         """All is well again: the next trouble is news."""
         self._said.clear()
+
+    def forget_good_news(self) -> None:
+        """A trouble was just logged: so must be its end, however often that was said before."""
+        self._said = {said: at for said, at in self._said.items() if said[0] > logging.INFO}

@@ -100,6 +100,16 @@ def test_changed_reason_is_logged_at_once(caplog):
     assert [record.getMessage() for record in caplog.records] == ["refused", "silent", "%s{}"]
 
 
+def test_end_of_a_logged_trouble_is_logged(caplog):
+    complaints = Complaints(logging.getLogger("meshai.test"), Hands(), 600.0)
+    caplog.set_level(logging.INFO)
+    for _ in range(3):
+        complaints.say(logging.INFO, "connected")
+        if complaints.say(logging.WARNING, "lost"):
+            complaints.forget_good_news()
+    assert [record.getMessage() for record in caplog.records] == ["connected", "lost", "connected"]
+
+
 def test_memory_of_complaints_is_bounded():
     complaints = Complaints(logging.getLogger("meshai.test"), Hands(), 600.0)
     for number in range(1000):
