@@ -84,6 +84,8 @@ def check(place: Place) -> None:
     if home is not None:
         raise MissingError(f"the interpreter {place.python} is below {home}, which the service cannot see. {_moved()}")
     venv.check_interpreter(place.python)
+    if not place.at(Path("/etc/passwd")).is_file():
+        raise MissingError(f"{place.root} holds no system (no etc/passwd there): --root is for the root of one")
     if place.is_live and not Path("/run/systemd/system").is_dir():
         raise MissingError("systemd does not run this computer: there is no service to install here")
 

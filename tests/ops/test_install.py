@@ -146,6 +146,12 @@ def test_refusal_names_the_systems_own_twin(root):
         install.check(install.Place(root, Path("/home/ann/bin/python3")))
 
 
+def test_root_without_a_system_is_refused_before_anything_is_made(tmp_path):
+    with pytest.raises(MissingError, match="holds no system"):
+        install.check(install.Place(tmp_path, usable_python()))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_thing_that_is_no_python_is_refused(root):
     with pytest.raises(MissingError, match="no Python interpreter"):
         venv.check_interpreter(Path("/bin/false"))
