@@ -138,6 +138,8 @@ class Memory:
         self._worker.schedule(conv_id, self._ctx.settings.idle_s)
         if self._ctx.settings.facts:
             self._spawn(self._harvest(conv_id))
+        if self._ctx.meter.is_due:
+            self._spawn(self._save_learned())
 
     def learn_usage(self, model: str, tokens_est: int, usage: Usage) -> None:
         """Calibrate by what the server counted for a prompt of this estimate."""
@@ -343,6 +345,12 @@ class Memory:
             conv = await conversations.get(self._db, conv_id)
             if conv is not None and conv.memory_enabled and conv.facts_upto_seq < conv.next_seq:
                 await self._db.transaction(lambda tx: learn.harvest(tx, conv_id, now=now))
+        except StorageError as error:
+            self._buffer.complain(error, self._clock.monotonic())
+
+    async def _save_learned(self) -> None:
+        try:
+            await self._ctx.meter.save(self._db)
         except StorageError as error:
             self._buffer.complain(error, self._clock.monotonic())
 

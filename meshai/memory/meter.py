@@ -17,6 +17,8 @@ from meshai.storage.database import Database
 
 log = logging.getLogger(__name__)
 
+SAVED_EVERY = 20
+"""Counts a crash may cost: a write for each would wear out an SD card for nothing."""
 REMEMBERED = 64
 """Prompts whose least possible size is kept until their usage comes back."""
 
@@ -29,6 +31,7 @@ class Meter:
         self._clock = clock
         self._counter = counter or TokenCounter(settings.token_counter)
         self._known: dict[str, Calibration] = {}
+        self._saved: dict[str, Calibration] = {}
         self._unsaved: set[str] = set()
         self._least: OrderedDict[int, tuple[str, int]] = OrderedDict()
 
@@ -41,15 +44,23 @@ class Meter:
     async def load(self, db: Database) -> None:
         """Read what earlier runs learned."""
         self._known = {known.model: known for known in await calibration.every(db)}
+        self._saved = dict(self._known)
+
+    @property
+    def is_due(self) -> bool:
+        """Is something unsaved that a crash should not cost: a context, a new model, or many counts?"""
+        return any(_is_far(self._saved.get(model), self._known[model]) for model in self._unsaved)
 
     async def save(self, db: Database) -> None:
         """Store what was learned since the last time."""
         if not self._unsaved:
             return
-        models, self._unsaved = self._unsaved, set()
-        for model in sorted(models):
+        for model in sorted(self._unsaved):
             value = self._known[model]
             await db.transaction(lambda tx, value=value: calibration.save(tx, value))  # type: ignore[misc]
+            self._saved[model] = value
+            if self._known[model] is value:
+                self._unsaved.discard(model)
 
     def measure(self, model: str) -> Measure:
         """The function that counts this model's tokens, before correction by what was learned."""
@@ -112,3 +123,7 @@ class Meter:
     def _store(self, value: Calibration) -> None:
         self._known[value.model] = value
         self._unsaved.add(value.model)
+
+
+def _is_far(saved: Calibration | None, known: Calibration) -> bool:
+    return saved is None or saved.n_ctx != known.n_ctx or known.n - saved.n >= SAVED_EVERY

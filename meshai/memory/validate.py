@@ -15,8 +15,9 @@ _REFUSAL = re.compile(
     r"^\W*(i('m| am) (sorry|unable|not able)|sorry[,. ]|i (can(no|')t|can not|won't|will not|do not have"
     r"|don't have)"
     r"|as an? (ai|language model|assistant)|i apologi[sz]e|unfortunately,? i|es tut mir leid"
-    r"|ich kann (leider |das |hier )*nicht|je (suis désolé|ne peux pas)|lo siento"
-    r"|извините|к сожалению|я не могу|抱歉|对不起|我无法|申し訳)",
+    r"|i (must|have to|need to) (decline|refuse)|i('m| am) not (allowed|permitted)"
+    r"|ich kann (leider |das |hier )*nicht|entschuldigung|je (suis désolé|ne peux pas)|désolée?\b|lo siento"
+    r"|mi dispiace|non posso|извините|к сожалению|я не могу|抱歉|对不起|我无法|申し訳)",
     re.IGNORECASE,
 )
 _ERROR = re.compile(
@@ -29,7 +30,8 @@ _CANNED = re.compile(
 )
 _INSTRUCTION = re.compile(
     r"\b(ignore|disregard|forget|override)\b.{0,40}\b(instructions?|rules?|prompts?|everything|above|previous)\b"
-    r"|\byou (are|must) now\b|\bnew instructions?\b|</?(system|assistant|user)>|\[/?inst\]|<\|",
+    r"|\byou (are|must) now\b|\bfrom now on,? you (shall|will|must|should|are)\b"
+    r"|\bnew instructions?\b|</?(system|assistant|user)>|\[/?inst\]|<\|",
     re.IGNORECASE,
 )
 _PREFACE = re.compile(

@@ -207,3 +207,28 @@ def test_reply_reserve_never_eats_the_prompt() -> None:
     assert plan(context_tokens=1024, reply_tokens=5000).usable >= 400
     assert plan(context_tokens=0, reply_tokens=0).usable >= 64
     assert asyncio.iscoroutinefunction(Meter.load)
+
+
+async def test_what_was_learned_survives_a_kill(chat: Any, db: Database) -> None:
+    one = await chat()
+    one.memory.learn_usage("fake", 100, Usage(prompt_tokens=150))
+    await one.exchange("Hello")
+    async with asyncio.timeout(5):
+        while not await db.fetch_all("SELECT 1 FROM token_calibration WHERE model = 'fake' AND n = 1"):
+            await asyncio.sleep(0)
+    one.memory.learn_context("fake", 1024)
+    await one.exchange("Hello again")
+    async with asyncio.timeout(5):
+        while await db.fetch_value("SELECT n_ctx FROM token_calibration") != 1024:
+            await asyncio.sleep(0)
+
+
+async def test_not_every_count_is_a_write(db: Database, clock: Any) -> None:
+    meter = Meter(MemorySettings(), clock)
+    due = []
+    for _ in range(41):
+        meter.learn("m", 100, Usage(prompt_tokens=120))
+        due.append(meter.is_due)
+        if meter.is_due:
+            await meter.save(db)
+    assert sum(due) == 3
