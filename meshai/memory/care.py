@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from meshai.errors import CheckFailedError
+from meshai.errors import CheckFailedError, EmptyAnswerError, ModelError
+from meshai.llm.base import ChatMessage, ChatRequest, Purpose
 from meshai.memory import jobs, learn
 from meshai.memory.context import Context, look
 from meshai.memory.jobs import Result
@@ -39,6 +40,24 @@ async def rebuild_index(ctx: Context) -> int:
         return sum([await search_index.rebuild(tx, index) for index in search_index.INDEXES])
 
     return await ctx.db.transaction(body)
+
+
+async def check_model(ctx: Context) -> None:
+    """CheckFailedError when the model does not answer: what it made before is not thrown away for nothing (P6)."""
+    if ctx.model.is_offline:
+        return
+    question = ChatRequest(
+        messages=(ChatMessage("user", "Answer with the word ready."),),
+        max_tokens=16,
+        temperature=0.0,
+        purpose=Purpose.SUMMARIZE,
+    )
+    try:
+        await ctx.model.complete(question)
+    except EmptyAnswerError:
+        log.debug("the model answers, if only with nothing")
+    except ModelError as error:
+        raise CheckFailedError(f"summarising is not possible now, nothing was changed: {error}") from error
 
 
 async def rebuild_facts(ctx: Context, conv: Conversation) -> int:

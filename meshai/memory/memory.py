@@ -298,9 +298,11 @@ class Memory:
     async def rebuild(self, conv_ids: list[int] | None = None, *, progress: Progress = lambda *_: None) -> int:
         """Make summaries, facts and indexes anew from the archive; returns the number of model calls.
 
-        Raises CheckFailedError when the model fails; nothing is lost by that.
+        Raises CheckFailedError when the model fails: one that does not answer at all changes nothing, one that fails
+        on the way leaves messages raw.
         """
         await care.rebuild_index(self._ctx)
+        await care.check_model(self._ctx)
         calls = 0
         for conv in await conversations.everyone(self._db):
             if conv_ids is not None and conv.id not in conv_ids:

@@ -303,9 +303,12 @@ async def test_rebuild_from_the_archive_alone(chat: Any, strategy: str) -> None:
 async def test_rebuild_without_a_model_loses_nothing(chat: Any) -> None:
     one = await chat()
     await one.talk(20)
+    before = (await one.memory.export())["conversations"]
+    assert before[0]["summaries"]
     one.model.always = ModelUnavailableError("down")
     with pytest.raises(CheckFailedError, match="summarising"):
         await one.memory.rebuild([one.id])
+    assert (await one.memory.export())["conversations"] == before
     assert await one.memory.verify() == []
 
 
