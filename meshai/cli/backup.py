@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from meshai.storage.backup import Facts
 
-CONFIG = click.option("-c", "--config", type=click.Path(path_type=Path), help="The configuration file.")
+CONFIG = click.option("-c", "--config", type=click.Path(path_type=Path, readable=False), help="The configuration file.")
 
 
 @click.command(short_help="Copy the database, also while the daemon runs.")

@@ -20,7 +20,7 @@ MARKS = {"ok": ("ok  ", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "
 
 
 @click.command(short_help="Check everything an installation needs.")
-@click.option("-c", "--config", type=click.Path(path_type=Path), help="The configuration file.")
+@click.option("-c", "--config", type=click.Path(path_type=Path, readable=False), help="The configuration file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option("--no-node", is_flag=True, help="Do not connect to the node, even if no daemon runs.")
 def command(config: Path | None, *, as_json: bool, no_node: bool) -> None:

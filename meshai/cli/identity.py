@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from meshai.radio.link import NodeInfo
 
-CONFIG = click.option("-c", "--config", type=click.Path(path_type=Path), help="The configuration file.")
+CONFIG = click.option("-c", "--config", type=click.Path(path_type=Path, readable=False), help="The configuration file.")
 
 
 @click.group(short_help="Show the keys of the nodes; accept a changed one.")

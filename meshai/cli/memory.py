@@ -12,7 +12,7 @@ import click
 
 from meshai.cli.text import printable
 
-CONFIG = click.option("-c", "--config", type=click.Path(path_type=Path), help="The configuration file.")
+CONFIG = click.option("-c", "--config", type=click.Path(path_type=Path, readable=False), help="The configuration file.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print everything, as JSON.")
 NODE = click.argument("node")
 ANY_NODE = click.argument("node", default="")

@@ -13,7 +13,7 @@ from meshai.cli.text import printable
 @click.command(short_help="Show the exact prompt behind an answer.")
 @click.argument("node")
 @click.option("--message", type=int, help="The answer's message id, as memory show --json tells; default: the newest.")
-@click.option("-c", "--config", type=click.Path(path_type=Path), help="The configuration file.")
+@click.option("-c", "--config", type=click.Path(path_type=Path, readable=False), help="The configuration file.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything, as JSON.")
 def command(node: str, message: int | None, config: Path | None, *, as_json: bool) -> None:
     """Show what exactly the model was sent for NODE's newest answer, and what that cost."""

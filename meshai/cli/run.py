@@ -12,7 +12,7 @@ import click
 
 
 @click.command(short_help="Run the daemon in the foreground.")
-@click.option("-c", "--config", type=click.Path(path_type=Path), help="The configuration file.")
+@click.option("-c", "--config", type=click.Path(path_type=Path, readable=False), help="The configuration file.")
 def command(config: Path | None) -> None:
     """Run the daemon in the foreground; SIGTERM and Ctrl-C stop it cleanly, SIGHUP reloads the configuration."""
     from meshai.config.loader import load_settings

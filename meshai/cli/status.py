@@ -17,7 +17,7 @@ TIMEOUT_S = 8.0
 
 
 @click.command(short_help="Show how the running daemon is doing.")
-@click.option("-c", "--config", type=click.Path(path_type=Path), help="The configuration file.")
+@click.option("-c", "--config", type=click.Path(path_type=Path, readable=False), help="The configuration file.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything the daemon says, as JSON.")
 @click.option("--watch", is_flag=True, help="Show it again every two seconds until Ctrl-C.")
 def command(config: Path | None, *, as_json: bool, watch: bool) -> None:

@@ -103,6 +103,8 @@ def _read(source: FilePath) -> bytes:
             return file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise ConfigError(str(source), [Mistake("", "there is no such file")]) from None
+    except PermissionError:
+        raise ConfigError(str(source), [Mistake("", "cannot be read by this user: try again with sudo")]) from None
     except OSError as error:
         raise ConfigError(str(source), [Mistake("", f"cannot be read: {error.strerror or 'error'}")]) from None
 

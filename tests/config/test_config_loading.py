@@ -1,5 +1,7 @@
 """Which file is read, what the environment changes, and what is only a warning."""
 
+from pathlib import Path
+
 import pytest
 
 from meshai.config.loader import load_settings
@@ -46,6 +48,19 @@ def test_unreadable_file_says_why(tmp_path):
     path = tmp_path / "loop.yaml"
     path.symlink_to(path)
     with pytest.raises(ConfigError, match="cannot be read: Too many levels"):
+        load_settings(path, {})
+
+
+def test_another_users_file_is_told_with_the_way_in(tmp_path, monkeypatch):
+    """Root reads everything, so the refusal is made up."""
+    path = tmp_path / "config.yaml"
+    path.touch()
+
+    def refuse(*_args):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(ConfigError, match="cannot be read by this user: try again with sudo"):
         load_settings(path, {})
 
 

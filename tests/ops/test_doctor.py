@@ -5,6 +5,7 @@ import socket
 import sqlite3
 from contextlib import AsyncExitStack, closing
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -147,6 +148,12 @@ async def test_other_user_does_not_take_the_node_from_a_daemon(tmp_path, monkeyp
     checks = await doctor.examine(config, {})
     assert (found(checks, "daemon").status, found(checks, "daemon").fix) == ("skip", "sudo meshai doctor")
     assert (found(checks, "node").status, found(checks, "node").fix) == ("skip", "sudo meshai doctor")
+
+
+def test_another_users_configuration_is_read_with_sudo():
+    closed = SimpleNamespace(loaded=None)
+    (check,) = files.check_configuration(closed, "x.yaml: cannot be read by this user: try again with sudo")
+    assert check.fix == "sudo meshai doctor"
 
 
 async def test_mistaken_configuration_does_not_hide_the_rest(tmp_path):

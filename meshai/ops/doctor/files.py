@@ -18,7 +18,9 @@ KEY_FILE = "/etc/meshai/llm_api_key"
 def check_configuration(ctx: Context, mistakes: str = "") -> Iterator[Check]:
     """The file is right; what is allowed but rarely meant."""
     if ctx.loaded is None:
-        yield fail("configuration", mistakes, "meshai config check FILE, with the file named above")
+        closed = "try again with sudo" in mistakes
+        fix = "sudo meshai doctor" if closed else "meshai config check FILE, with the file named above"
+        yield fail("configuration", mistakes, fix)
         return
     loaded = ctx.loaded
     overridden = f", {len(loaded.overrides)} values from the environment" if loaded.overrides else ""
