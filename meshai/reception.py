@@ -79,6 +79,7 @@ class Reception:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._unsaved.catch_up()
         await self._flush()
 
     async def _consume(self) -> None:
@@ -96,6 +97,7 @@ class Reception:
         """Hand one event to the room that cares."""
         match event:
             case Inbound():
+                await self._unsaved.catch_up()
                 question = await self._inbox.accept(event)
                 if question is not None:
                     self._favourites.talked(question.person)
@@ -117,6 +119,7 @@ class Reception:
     async def _flush_regularly(self) -> None:
         while True:
             await self._clock.sleep(FLUSH_EVERY_S)
+            await self._unsaved.catch_up()
             await self._flush()
 
     async def _flush(self) -> None:

@@ -99,6 +99,11 @@ class Unsaved:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def catch_up(self) -> None:
+        """Store what is held as soon as the database takes it, in front of anything newer."""
+        if self._memory.unsaved:
+            await self._memory.flush()
+
     async def answer(self, turn: Turn, answer: Callable[[Turn], Awaitable[None]]) -> None:
         """``answer(turn)``, and one sentence to the person when the database fails in the middle of it."""
         try:
@@ -211,6 +216,7 @@ class Unsaved:
             sender=person.node_id if is_user else "",
             sender_name=person.name if is_user else self._settings().bot.name,
             packet_id=packet_id,
+            public_key=person.public_key,
         )
 
     def _request(self, packet: Inbound, person: Person, text: str) -> SendRequest:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshai.errors import StorageError
-from meshai.storage import conversations, messages
+from meshai.storage import conversations, identities, messages
 from meshai.storage.conversations import Kind
 from meshai.storage.database import Database, Transaction
 from meshai.storage.messages import Role, StoredMessage
@@ -35,6 +35,7 @@ class Held:
     sender_name: str = ""
     packet_id: int | None = None
     is_command: bool = False
+    public_key: bytes | None = None  # whose it is
 
 
 class Buffer:
@@ -90,6 +91,10 @@ class Buffer:
 async def _store(tx: Transaction, waiting: Sequence[Held]) -> None:
     for held in waiting:
         conv = await conversations.get_or_create(tx, held.key, kind=held.kind, node_id=held.node_id, now=held.now)
+        if held.node_id and held.public_key and not await identities.of_node(tx, held.node_id):
+            await identities.insert(
+                tx, held.node_id, held.public_key, conv.id, now=held.now
+            )  # met while nothing was stored
         await messages.append(
             tx,
             conv.id,

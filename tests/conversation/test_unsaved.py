@@ -51,6 +51,29 @@ async def test_what_was_said_meanwhile_is_in_the_next_prompt_and_stored_afterwar
     assert await station.db.fetch_value("SELECT count(*) FROM messages WHERE content LIKE '%NUGGET1%'") == 1
 
 
+@pytest.mark.parametrize("known", [True, False])
+async def test_next_message_stores_what_was_held_in_front_of_itself(station, refuse, known):  # S3-26
+    if known:
+        await station.dm("hello")
+    refuse(True)
+    await hand_in(station, "My camp is at NUGGET1.")
+    refuse(False)
+    await station.dm("Where is my camp?")
+    rows = await station.db.fetch_all("SELECT conv_id, content FROM messages WHERE role = 'user' ORDER BY seq")
+    assert [row["content"] for row in rows][-2:] == ["My camp is at NUGGET1.", "Where is my camp?"]
+    assert len({row["conv_id"] for row in rows}) == 1
+    assert any("NUGGET1" in m.content for m in station.prompt().all[:-1])
+    assert station.daemon.memory.unsaved == 0
+
+
+async def test_what_is_held_is_stored_at_a_stop(station, refuse):
+    refuse(True)
+    await hand_in(station, "My camp is at NUGGET1.")
+    refuse(False)
+    await station.daemon.reception.stop()
+    assert await station.db.fetch_value("SELECT count(*) FROM messages WHERE content LIKE '%NUGGET1%'") == 1
+
+
 async def test_long_answer_stays_one_packet(station, refuse):
     station.model.replies = ["This sentence tells something about the mesh and its radios. " * 12]
     refuse(True)
