@@ -156,6 +156,13 @@ def test_another_users_configuration_is_read_with_sudo():
     assert check.fix == "sudo meshai doctor"
 
 
+@pytest.mark.parametrize(("user", "fix"), [(0, ""), (1000, "sudo meshai doctor")])
+async def test_node_of_a_silent_daemon_is_left_alone(monkeypatch, user, fix):
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    (check,) = await node.check_node(SimpleNamespace(facts=None, daemon_runs=True))
+    assert (check.status, check.fix) == ("skip", fix)
+
+
 async def test_mistaken_configuration_does_not_hide_the_rest(tmp_path):
     config = put(tmp_path / "config.yaml", "bot: {nam: x}\n")
     checks = await doctor.examine(config, {"HOME": str(tmp_path)})

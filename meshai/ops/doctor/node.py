@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -39,7 +40,8 @@ async def check_node(ctx: Context) -> list[Check]:
     if ctx.facts is not None:
         return _by_daemon(ctx.facts, ctx.settings)
     if ctx.daemon_runs:
-        return [skip("node", "left to the daemon, which cannot be asked from here", "sudo meshai doctor")]
+        way_in = "" if os.geteuid() == 0 else "sudo meshai doctor"
+        return [skip("node", "left to the daemon, which gave no answer", way_in)]
     if ctx.leave_node:
         return [skip("node", f"not opened: {ctx.leave_node}")]
     if ctx.loaded is None:
