@@ -143,6 +143,7 @@ async def test_starting_daemon_keeps_its_node(tmp_path, monkeypatch):
 
 async def test_other_user_does_not_take_the_node_from_a_daemon(tmp_path, monkeypatch):
     """Socket and lock are in directories that are closed to this user."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(doctor.lock, "is_held", lambda _path: None)
     config = put(tmp_path / "config.yaml", f"llm: {{endpoints: []}}\nstorage: {{database: {tmp_path}/meshai.db}}\n")
     checks = await doctor.examine(config, {})
