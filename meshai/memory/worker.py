@@ -143,7 +143,7 @@ class Worker:
         try:
             await asyncio.wait({sleep, wake}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (sleep, wake):
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+            sleep.cancel()
+            wake.cancel()
+            # Not by suppressing CancelledError: that would swallow a stop() which comes while we wait here.
+            await asyncio.gather(sleep, wake, return_exceptions=True)
