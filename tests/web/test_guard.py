@@ -151,7 +151,7 @@ async def test_pages_have_no_inline_script_or_style(page):
         text = (await page.browser.get(path)).text
         text = text.replace(
             contact_url(page.station.daemon.link.node), ""
-        )  # to be opened on a phone; nothing is loaded
+        )  # for a phone; nothing is loaded
         assert not re.search(r"<script(?![^>]*\ssrc=)|\sstyle=|\son\w+=|javascript:|https?://", text), path
 
 
