@@ -149,9 +149,7 @@ async def test_pages_have_no_inline_script_or_style(page):
     await page.station.dm("hello")
     for path in ("/", "/nodes", "/conversations/1", "/calls", "/log", "/answers/1"):
         text = (await page.browser.get(path)).text
-        text = text.replace(
-            contact_url(page.station.daemon.link.node), ""
-        )  # for a phone; nothing is loaded
+        text = text.replace(contact_url(page.station.daemon.link.node), "")  # for a phone; nothing is loaded
         assert not re.search(r"<script(?![^>]*\ssrc=)|\sstyle=|\son\w+=|javascript:|https?://", text), path
 
 
