@@ -7,7 +7,6 @@ Every failure the person can notice is said in one short packet; nothing canned 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -107,8 +106,7 @@ class Exchange:
             await self._notices.broken(turn)
         finally:
             nod.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await nod
+            await asyncio.gather(nod, return_exceptions=True)  # our own cancellation still gets through
 
     async def close_broken(self, questions: Sequence[Question], row: AnswerRow) -> None:
         """Close an answer that a restart broke too long ago to go on: one part says so, what was sent is stored."""
