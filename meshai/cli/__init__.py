@@ -74,10 +74,10 @@ def cli() -> None:
 
 def main() -> None:
     """The entry point of the ``meshai`` script."""
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(execute(sys.argv[1:]))
 
 
-def run(args: Sequence[str]) -> int:
+def execute(args: Sequence[str]) -> int:
     """Run the command line and return its exit code: 0, 1, 2, 3, 70, or 130 after Ctrl-C. Never a traceback."""
     try:
         return _invoke(args)

@@ -45,11 +45,21 @@ class ControlServer:
             raise MissingError(f"the path of the control socket is too long: {self.path}")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.unlink(missing_ok=True)
+        listener = self._bind()
+        self._server = await asyncio.start_unix_server(self._client, sock=listener, limit=MAX_REQUEST_BYTES)
+
+    def _bind(self) -> socket.socket:
+        """The socket file has its mode from the beginning; nothing else may run while the umask is narrow."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o117)
         try:
-            self._server = await asyncio.start_unix_server(self._client, path=self.path, limit=MAX_REQUEST_BYTES)
+            listener.bind(os.fspath(self.path))
+        except OSError:
+            listener.close()
+            raise
         finally:
             os.umask(before)
+        return listener
 
     async def stop(self) -> None:
         """Close the socket and remove its file."""

@@ -43,8 +43,8 @@ def meshai(*args, **env):
 def test_help_and_version_import_nothing_heavy(argument):
     """Import budget: a Pi takes seconds for openai and pydantic."""
     code = (
-        "import sys\nfrom meshai.cli import run\n"
-        f"assert run([{argument!r}]) == 0\n"
+        "import sys\nfrom meshai.cli import execute\n"
+        f"assert execute([{argument!r}]) == 0\n"
         "print(*sorted(sys.modules), sep='\\n', file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
@@ -83,7 +83,7 @@ def outcome(monkeypatch, capsys):
             return action()
 
         monkeypatch.setattr(shell.cli, "get_command", lambda ctx, name: command)
-        code = shell.run(["x"])
+        code = shell.execute(["x"])
         return code, *capsys.readouterr()
 
     monkeypatch.delenv("MESHAI_DEBUG", raising=False)
@@ -144,7 +144,7 @@ def test_command_returns_its_exit_code(outcome, value, code):
     assert outcome(lambda: value)[0] == code
 
 
-PRINT_LATE = "import sys, meshai.cli\nsys.stdin.read()\nsys.exit(meshai.cli.run(['config', 'example']))"
+PRINT_LATE = "import sys, meshai.cli\nsys.stdin.read()\nsys.exit(meshai.cli.execute(['config', 'example']))"
 
 
 def test_reader_that_goes_away_is_no_error():

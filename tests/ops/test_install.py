@@ -162,7 +162,7 @@ def test_without_root_the_exact_commands_are_told(monkeypatch, capsys):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(install, "_has_user", lambda place: False)
     monkeypatch.setattr(install, "_program", lambda place: [])
-    assert shell.run(["service", "install"]) == 3
+    assert shell.execute(["service", "install"]) == 3
     said = capsys.readouterr().err
     assert "this needs root:\n  sudo " in said
     assert "service install" in said
@@ -215,10 +215,10 @@ def test_service_is_started_or_restarted_as_needed(place, monkeypatch, active, c
 
 def test_status_tells_what_differs(place, no_program, capsys):
     command = ["service", "status", "--root", str(place.root)]
-    assert shell.run(command) == 3
+    assert shell.execute(command) == 3
     carry_out(place)
     with pytest.raises(SystemExit) as ended:  # no program there
-        shell.run(command)
+        shell.execute(command)
     assert ended.value.code == 1
     assert "program    missing" in capsys.readouterr().out
 
