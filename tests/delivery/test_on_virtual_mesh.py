@@ -175,5 +175,5 @@ async def test_missing_key_is_explained_and_the_answer_kept(world):
     world.bot.database.forget(world.alice.num)
     await world.say("Hi", world.alice)
     await world.until_states("held")
-    assert "identity accept" in world.sender.status()["problems"][0]["advice"]
+    assert "exchange node information" in world.sender.status()["problems"][0]["advice"]
     assert texts(world.alice) == []
