@@ -283,7 +283,7 @@ class DeviceLink:
             return future.result()
         except (LinkDownError, NotOnAirError):
             raise
-        except Exception as error:
+        except Exception as error:  # whatever the library raises ends this connection
             self._end(session, explain(error))
             raise LinkDownError(lost.result()) from error
 
@@ -386,7 +386,7 @@ class DeviceLink:
     def _emit(self, event: LinkEvent) -> None:
         try:
             self._sink(event)
-        except Exception:
+        except Exception:  # a bug in the receiver must not end the link
             log.exception("the receiver of link events failed")
 
 

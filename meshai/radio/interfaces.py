@@ -251,7 +251,7 @@ class _BufferedStream(GuardedInterface):
                 return None
             try:
                 self._chunk = self._read_chunk()
-            except Exception as error:
+            except Exception as error:  # any failed read is a loss
                 self.note_loss(explain(error))
                 raise
             self._taken = 0

@@ -40,7 +40,7 @@ def write(target: Path, data: bytes, check: Check = lambda _path: None) -> None:
                 os.fsync(file.fileno())
             check(new)
             new.replace(target)
-        except BaseException:
+        except BaseException:  # nothing half-written stays
             new.unlink(missing_ok=True)
             raise
         _sync_directory(target.parent)
@@ -65,7 +65,7 @@ def write_all(plan: Plan, check: Check) -> None:
         write(plan.key_file, plan.key.encode("utf-8") + b"\n")
     try:
         write(plan.config, plan.text.encode("utf-8"), check)
-    except BaseException:
+    except BaseException:  # the key file goes back too
         if plan.key_file is not None:
             _put_back(plan.key_file, old)
         raise

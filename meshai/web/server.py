@@ -150,7 +150,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind(address)
         listener.listen(128)
         listener.setblocking(False)
-    except BaseException:
+    except BaseException:  # the socket must not leak
         listener.close()
         raise
     return listener
